@@ -1,17 +1,16 @@
-//! Who may see whom, as a function of your own.
+//! A custom attention pattern, defined by a function.
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin custom_pattern
 //! ```
 //!
-//! Each place sees itself and those 1, 2, 4, 8, ... before it: Li et al.,
-//! [LogSparse](https://arxiv.org/abs/1907.00235), 2019. A handful of layers of it reach
-//! everywhere.
+//! Each position attends to itself and to those 1, 2, 4, 8, ... before it: Li et al.,
+//! [LogSparse](https://arxiv.org/abs/1907.00235), 2019. A few layers connect all positions.
 
 use std::process::ExitCode;
 
 use zoo_attention::{AttentionOptions, Pattern, flash, standard};
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 use zoo_examples::{difference, query_key_value, shape};
 
 fn main() -> ExitCode {
@@ -19,27 +18,29 @@ fn main() -> ExitCode {
 }
 
 fn log_sparse() -> Pattern {
-    Pattern::sees(|query, key| {
-        let behind = query - key;
-        behind == 0 || (behind > 0 && behind.unsigned_abs().is_power_of_two())
+    Pattern::from_fn(|query, key| {
+        let distance = query - key;
+        distance == 0 || (distance > 0 && distance.unsigned_abs().is_power_of_two())
     })
 }
 
-fn run(opened: &Opened) -> zoo_examples::Outcome {
+fn run(opened: &OpenDevice) -> zoo_examples::Outcome {
     let device = &opened.device;
-    let hidden = log_sparse().hidden("example", &shape(24, 24), device);
-    let hidden = hidden.ok_or("it hides something")?.into_data();
-    let hidden: Vec<bool> = hidden.iter::<bool>().collect();
-    for row in hidden.chunks(24) {
-        let keys = row.iter().map(|hidden| if *hidden { "· " } else { "█ " });
+    let mask = log_sparse().dense_mask("example", &shape(24, 24), device);
+    let mask = mask.ok_or("the pattern masks nothing")?.into_data();
+    let mask: Vec<bool> = mask.iter::<bool>().collect();
+    for row in mask.chunks(24) {
+        let keys = row
+            .iter()
+            .map(|is_masked| if *is_masked { "· " } else { "█ " });
         println!("{}", keys.collect::<String>());
     }
 
-    // Joined with others by `and` and `or`, like any pattern. Tiles that nobody sees are not
-    // computed: a window around it leaves few.
+    // Patterns combine with `and` and `or`. Fully masked tiles are skipped, so an additional window
+    // leaves few.
     let (left, right) = (256, 0);
-    let near = log_sparse().and(Pattern::Window { left, right });
-    for (name, pattern) in [("log-sparse", log_sparse()), ("within 256", near)] {
+    let windowed = log_sparse().and(Pattern::Window { left, right });
+    for (name, pattern) in [("log-sparse", log_sparse()), ("within 256", windowed)] {
         let plan = pattern.plan(&shape(4096, 4096), [64, 64]);
         let percent = 100.0 * plan.density();
         println!("{name}: {percent:.1}% of 4,096 x 4,096 computed");
@@ -47,9 +48,9 @@ fn run(opened: &Opened) -> zoo_examples::Outcome {
 
     let [query, key, value] = query_key_value([1, 2, 300, 16], device);
     let options = AttentionOptions::new().with_pattern(log_sparse());
-    let held = standard(query.clone(), key.clone(), value.clone(), &options).context;
+    let materialized = standard(query.clone(), key.clone(), value.clone(), &options).context;
     let tiled = flash(query, key, value, &options);
-    let difference = difference(&held, &tiled);
-    println!("flash and standard differ by {difference:.1e} at most");
+    let difference = difference(&materialized, &tiled);
+    println!("largest difference between flash and standard: {difference:.1e}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Writes a text token by token, keeping what was computed, and once more without that.
+//! Generates text with a key/value cache, and again without one.
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin decode_with_cache -- flex 192
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn::tensor::Device;
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 use zoo_models::{GenerateConfig, Gpt, GptConfig, PositionEncoding, Strategy, Tokens, generate};
 
 const VOCABULARY: usize = 100;
@@ -19,12 +19,12 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> zoo_examples::Outcome {
+fn run(opened: &OpenDevice) -> zoo_examples::Outcome {
     let count: usize = zoo_examples::argument(1, 192)?;
     let device = &opened.device;
-    // Two heads of keys and values for eight of queries: a quarter of the memory.
+    // Two key/value heads for eight query heads: a quarter of the cache.
     let model = GptConfig::new(VOCABULARY, 128, 8, 3)
-        .with_kv_heads(Some(2))
+        .with_n_heads_kv(Some(2))
         .with_positions(PositionEncoding::rotary(10_000.0))
         .with_tied(false)
         .init(device);
@@ -32,22 +32,29 @@ fn run(opened: &Opened) -> zoo_examples::Outcome {
     let start = Instant::now();
     let config = GenerateConfig::new(Strategy::Greedy).with_max_length(count);
     let texts = generate(&model, model.start(1)?, &[PROMPT], &config)?;
-    let kept = &texts[0][0].tokens;
+    let cached = &texts[0][0].tokens;
     println!("with a cache:    {count} tokens in {:.2?}", start.elapsed());
 
     let start = Instant::now();
-    let anew = without_a_cache(&model, count, device)?;
+    let uncached = generate_uncached(&model, count, device)?;
     println!("without a cache: {count} tokens in {:.2?}", start.elapsed());
 
-    if *kept != anew {
+    if *cached != uncached {
         return Err("the texts differ".into());
     }
-    println!("the same text: {:?} ...", &kept[..kept.len().min(16)]);
+    println!(
+        "identical tokens: {:?} ...",
+        &cached[..cached.len().min(16)]
+    );
     Ok(())
 }
 
-/// The whole text goes through the model for every token of it.
-fn without_a_cache(model: &Gpt, count: usize, device: &Device) -> Result<Vec<u32>, Box<dyn Error>> {
+/// Runs the model over the whole text for every generated token.
+fn generate_uncached(
+    model: &Gpt,
+    count: usize,
+    device: &Device,
+) -> Result<Vec<u32>, Box<dyn Error>> {
     let mut text = PROMPT.to_vec();
     for _ in 0..count {
         let tokens = Tokens::new(&[&text], model.limits(), device)?;

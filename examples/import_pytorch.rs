@@ -1,19 +1,19 @@
-//! Reads what `torch.save` wrote of a GPT-2 into ours, and goes on with a text.
+//! Loads a GPT-2 checkpoint saved with `torch.save`, and generates text.
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin import_pytorch -- flex [FILE]
 //! ```
 //!
-//! The file that comes with the tests is a GPT-2 with 17 tokens that knows nothing; the real
-//! one is `GptConfig::new(50_257, 768, 12, 12)`.
+//! The default file is an untrained GPT-2 with a vocabulary of 17; the config of the published
+//! model is `GptConfig::new(50_257, 768, 12, 12)`.
 
 use std::process::ExitCode;
 
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 use zoo_models::weights::{Weights, import};
 use zoo_models::{GenerateConfig, GptConfig, PositionEncoding, Strategy, Tokens, generate};
 
-const SMALL: &str = concat!(
+const TEST_FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../crates/conformance/golden/gpt2.pt"
 );
@@ -22,17 +22,17 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> zoo_examples::Outcome {
+fn run(opened: &OpenDevice) -> zoo_examples::Outcome {
     let device = &opened.device;
-    let file: String = zoo_examples::argument(1, SMALL.to_owned())?;
-    // A safetensors file is read in the same way.
+    let file: String = zoo_examples::argument(1, TEST_FILE.to_owned())?;
+    // Also reads safetensors files.
     let weights = Weights::read(&file)?;
     println!("{} tensors, among them:", weights.keys().count());
     for key in weights.keys().filter(|key| key.starts_with("h.0.attn")) {
         println!("  {key}");
     }
 
-    // Names, and matrices that are the other way round or three in one, are seen to here.
+    // Renames keys, transposes weights and splits the stacked query, key and value projections.
     let config = GptConfig::new(17, 16, 2, 2).with_positions(PositionEncoding::learned(12));
     let model = import::gpt2(weights)?.apply(config.init(device))?;
     println!("\n{model}\n");
@@ -43,6 +43,6 @@ fn run(opened: &Opened) -> zoo_examples::Outcome {
     println!("logits: {:?}", logits.dims());
     let greedy = GenerateConfig::new(Strategy::Greedy).with_max_length(6);
     let texts = generate(&model, model.start(1)?, &[prompt], &greedy)?;
-    println!("{prompt:?} goes on with {:?}", texts[0][0].tokens);
+    println!("prompt {prompt:?} continues with {:?}", texts[0][0].tokens);
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! An operation of your own: a body for every backend, a faster one for flex, and a gradient
-//! by hand. `flash` is made in the same way.
+//! A custom operation: a default implementation for every backend, a faster kernel for flex, and a
+//! manual backward pass. `flash` is implemented in the same way.
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin own_backend_extension
 //! ```
 //!
-//! `softsign(x) = x / (1 + |x|)`, with the slope `1 / (1 + |x|)²`.
+//! `softsign(x) = x / (1 + |x|)`, with the derivative `1 / (1 + |x|)²`.
 
-#![allow(deprecated)] // Burn 0.22 is the last with NdArray and LibTorch.
+#![allow(deprecated)] // Burn 0.22 is the last release with NdArray and LibTorch.
 
 use std::process::ExitCode;
 
@@ -16,9 +16,9 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::autodiff::{NodeId, grads::Gradients};
 use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 
-/// The operation, for the backends in the list.
+/// The operation, for the listed backends.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -28,8 +28,8 @@ use zoo_backend::Opened;
 )]
 trait Softsign: Backend {
     fn softsign(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let size = Self::float_add_scalar(Self::float_abs(x.clone()), 1.0.into());
-        Self::float_div(x, size)
+        let divisor = Self::float_add_scalar(Self::float_abs(x.clone()), 1.0.into());
+        Self::float_div(x, divisor)
     }
 }
 
@@ -39,8 +39,8 @@ impl Softsign for burn::backend::Flex {
     fn softsign(x: FloatTensor<Self>) -> FloatTensor<Self> {
         use burn::backend::{TensorData, TensorMetadata, flex::FlexTensor};
         let (shape, x) = (x.shape(), x.to_contiguous());
-        let bent = x.storage::<f32>().iter().map(|x| x / (1.0 + x.abs()));
-        FlexTensor::from_data(TensorData::new(bent.collect::<Vec<_>>(), shape))
+        let output = x.storage::<f32>().iter().map(|x| x / (1.0 + x.abs()));
+        FlexTensor::from_data(TensorData::new(output.collect::<Vec<_>>(), shape))
     }
 }
 #[cfg(feature = "ndarray")]
@@ -50,27 +50,32 @@ impl Softsign for burn::backend::LibTorch {}
 #[cfg(feature = "cube")]
 impl Softsign for burn::backend::Cube {}
 
-/// The way back, from `softsign(x)` to `x`.
+/// Backward pass of `softsign`.
 #[derive(Debug)]
-struct Slope;
+struct SoftsignBackward;
 
-impl<B: Backend> Backward<B, 1> for Slope {
+impl<B: Backend> Backward<B, 1> for SoftsignBackward {
     type State = NodeId;
 
-    fn backward(self, ops: Ops<NodeId, 1>, to: &mut Gradients, kept: &mut Checkpointer) {
-        let arrived = to.consume::<B>(&ops.node);
-        let x: FloatTensor<B> = kept.retrieve_node_output(ops.state);
-        let size = B::float_add_scalar(B::float_abs(x), 1.0.into());
-        let gradient = B::float_div(B::float_div(arrived, size.clone()), size);
+    fn backward(
+        self,
+        ops: Ops<NodeId, 1>,
+        gradients: &mut Gradients,
+        checkpointer: &mut Checkpointer,
+    ) {
+        let output_grad = gradients.consume::<B>(&ops.node);
+        let x: FloatTensor<B> = checkpointer.retrieve_node_output(ops.state);
+        let divisor = B::float_add_scalar(B::float_abs(x), 1.0.into());
+        let input_grad = B::float_div(B::float_div(output_grad, divisor.clone()), divisor);
         if let [Some(parent)] = ops.parents {
-            to.register::<B>(parent.id, gradient);
+            gradients.register::<B>(parent.id, input_grad);
         }
     }
 }
 
 impl<B: Softsign, C: CheckpointStrategy> Softsign for Autodiff<B, C> {
     fn softsign(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let prepared = Backward::<B, 1>::prepare::<C>(Slope, [x.node()]);
+        let prepared = Backward::<B, 1>::prepare::<C>(SoftsignBackward, [x.node()]);
         match prepared.compute_bound().stateful() {
             OpsKind::Tracked(mut prep) => {
                 let node = prep.checkpoint(&x);
@@ -85,13 +90,17 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> zoo_examples::Outcome {
+fn run(opened: &OpenDevice) -> zoo_examples::Outcome {
     let device = &opened.device.clone().autodiff();
     let x = Tensor::<1>::from_floats([-3.0, -1.0, 0.0, 0.5, 4.0], device).require_grad();
     let y = Tensor::<1>::from_dispatch(Dispatch::softsign(x.clone().into_dispatch()));
     let gradients = y.clone().sum().backward();
-    let slope = x.grad(&gradients).ok_or("x has a gradient")?;
-    for (name, tensor) in [("x", x.inner()), ("softsign", y.inner()), ("slope", slope)] {
+    let gradient = x.grad(&gradients).ok_or("x has no gradient")?;
+    for (name, tensor) in [
+        ("x", x.inner()),
+        ("softsign", y.inner()),
+        ("gradient", gradient),
+    ] {
         println!("{name:8}  {:?}", tensor.try_into_vec_as::<f32>()?);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Draws which tiles of the score matrix each pattern computes, one SVG file each.
+//! Writes one SVG file per pattern that shows which tiles of the score matrix are computed.
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin patterns_as_pictures -- pictures
@@ -29,7 +29,7 @@ fn main() -> std::io::Result<()> {
 
 fn patterns() -> Vec<(&'static str, Pattern)> {
     let (left, right) = (128, 128);
-    let documents: Vec<usize> = (0..LENGTH).map(|at| at * at / 900_000).collect();
+    let documents: Vec<usize> = (0..LENGTH).map(|i| i * i / 900_000).collect();
     let documents = Pattern::documents([documents]);
     vec![
         ("full", Pattern::Full),

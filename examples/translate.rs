@@ -1,4 +1,4 @@
-//! A Transformer learns a few phrases by heart, and translates them by beam search.
+//! Trains a Transformer on a few phrases, and translates them with beam search.
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin translate
@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
-use zoo_backend::Opened;
-use zoo_data::{BEGIN, END, PAD, Pair, PairIds, PairTokenizers, TokenizerConfig};
+use zoo_backend::OpenDevice;
+use zoo_data::{BOS, EOS, PAD, Pair, PairIds, PairTokenizers, TokenizerConfig};
 use zoo_models::{GenerateConfig, Strategy, Tokens, TransformerConfig, generate, token_loss};
 
 const PHRASES: [(&str, &str); 6] = [
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> zoo_examples::Outcome {
+fn run(opened: &OpenDevice) -> zoo_examples::Outcome {
     let plain = &opened.device;
     let training = &plain.clone().autodiff();
     let pairs = PHRASES.map(|(source, target)| Pair::new(source, target));
@@ -40,22 +40,22 @@ fn run(opened: &Opened) -> zoo_examples::Outcome {
         });
     }
 
-    let sizes = [english, german].map(|tokenizer| tokenizer.vocabulary());
+    let sizes = [english, german].map(|tokenizer| tokenizer.vocab_size());
     let mut model = TransformerConfig::base(sizes[0], sizes[1])
         .with_d_model(32)
-        .with_heads(4)
+        .with_n_heads(4)
         .with_layers(1)
         .with_dropout(0.0)
         .init(training);
     let source: Vec<&[u32]> = ids.iter().map(|pair| &*pair.source).collect();
-    let given: Vec<Vec<u32>> = ids.iter().map(PairIds::decoder_input).collect();
-    let wanted: Vec<Vec<u32>> = ids.iter().map(PairIds::decoder_output).collect();
-    let from = Tokens::new(&source, model.source_limits(), training)?;
-    let given = Tokens::new(&given, model.target_limits(), training)?;
-    let wanted = Tokens::new(&wanted, model.target_limits(), training)?;
+    let input: Vec<Vec<u32>> = ids.iter().map(PairIds::decoder_input).collect();
+    let labels: Vec<Vec<u32>> = ids.iter().map(PairIds::decoder_output).collect();
+    let source_tokens = Tokens::new(&source, model.source_limits(), training)?;
+    let input = Tokens::new(&input, model.target_limits(), training)?;
+    let labels = Tokens::new(&labels, model.target_limits(), training)?;
     let mut optimizer = AdamConfig::new().init();
     for step in 1..=30 {
-        let loss = token_loss(model.forward(&from, &given), &wanted, 0.0);
+        let loss = token_loss(model.forward(&source_tokens, &input), &labels, 0.0);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(1e-2, model, gradients);
         if step % 10 == 0 {
@@ -64,13 +64,13 @@ fn run(opened: &Opened) -> zoo_examples::Outcome {
     }
 
     let model = model.valid();
-    let from = Tokens::new(&source, model.source_limits(), plain)?;
+    let source_tokens = Tokens::new(&source, model.source_limits(), plain)?;
     let config = GenerateConfig::new(Strategy::beam(4))
-        .with_end(Some(END))
-        .with_never(vec![PAD, BEGIN])
+        .with_end(Some(EOS))
+        .with_never(vec![PAD, BOS])
         .with_max_length(8);
-    let begin = vec![[BEGIN]; source.len()];
-    let texts = generate(&model, model.start(&from)?, &begin, &config)?;
+    let prompts = vec![[BOS]; source.len()];
+    let texts = generate(&model, model.start(&source_tokens)?, &prompts, &config)?;
     println!();
     for ((phrase, _), best) in PHRASES.iter().zip(&texts) {
         println!("{phrase:24} {}", german.decode(&best[0].tokens)?);

@@ -1,20 +1,20 @@
-//! Where does each word look? Prints the weights of one causal attention.
+//! Prints the weights of one causal attention head.
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin where_it_looks
 //! ```
 //!
-//! The words carry two hand-made features, "is an animal" and "is a place".
-//! A pronoun asks for an animal, a preposition for a place: each finds the last
-//! word that has what it asks for, and never one to its right.
+//! The keys have two hand-made features, "animal" and "location". The query of a pronoun matches
+//! animals, that of a preposition locations, so they attend to the words with these features. The
+//! causal mask excludes words to the right.
 
 use std::process::ExitCode;
 
 use burn::tensor::Tensor;
 use zoo_attention::{AttentionOptions, Pattern, standard};
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 
-/// A word, what it asks for and what it has: `[animal, place]`.
+/// Word, query and key, with the features `[animal, location]`.
 const SENTENCE: [(&str, [f32; 2], [f32; 2]); 8] = [
     ("the", [0.0, 0.0], [0.0, 0.0]),
     ("cat", [0.0, 0.0], [6.0, 0.0]),
@@ -30,19 +30,19 @@ fn main() -> ExitCode {
     zoo_examples::on_device(run)
 }
 
-fn run(opened: &Opened) -> zoo_examples::Outcome {
+fn run(opened: &OpenDevice) -> zoo_examples::Outcome {
     let words = SENTENCE.map(|(word, _, _)| word);
-    let asks = SENTENCE.map(|(_, asks, _)| asks);
-    let has = SENTENCE.map(|(_, _, has)| has);
-    // One example, one head: [seq, d_head] becomes [1, 1, seq, d_head].
-    let query = Tensor::<2>::from_data(asks, &opened.device).unsqueeze::<4>();
-    let key = Tensor::<2>::from_data(has, &opened.device).unsqueeze::<4>();
+    let query = SENTENCE.map(|(_, query, _)| query);
+    let key = SENTENCE.map(|(_, _, key)| key);
+    // Batch size 1, one head: [seq, d_head] becomes [1, 1, seq, d_head].
+    let query = Tensor::<2>::from_data(query, &opened.device).unsqueeze::<4>();
+    let key = Tensor::<2>::from_data(key, &opened.device).unsqueeze::<4>();
 
     let options = AttentionOptions::new()
         .with_pattern(Pattern::Causal)
         .with_scale(1.0);
-    let attended = standard(query, key.clone(), key, &options);
-    let weights: Vec<f32> = attended.weights.try_into_vec_as()?;
+    let output = standard(query, key.clone(), key, &options);
+    let weights: Vec<f32> = output.into_weights().try_into_vec_as()?;
 
     let header = words.map(|word| format!("{word:>8}")).concat();
     println!("{:>8} {header}", "");
@@ -56,7 +56,7 @@ fn run(opened: &Opened) -> zoo_examples::Outcome {
     Ok(())
 }
 
-/// Darker for more weight; nothing at all for a word that is hidden.
+/// Darker for larger weights, empty for masked words.
 fn shade(weight: f32) -> String {
     const SHADES: [&str; 5] = ["░", "▒", "▓", "█", "█"];
     match weight {

@@ -1,8 +1,7 @@
-"""Measures one attention case with PyTorch, the way zoo-bench measures ours.
+"""Measure one attention case with PyTorch, in the same way as zoo-bench.
 
-`cargo xtask bench --vs pytorch` runs this, one process a case. It reads the
-inputs that xtask wrote, checks its own result against PyTorch in float64, and
-prints one line of JSON.
+`cargo xtask bench --vs pytorch` starts one process per case. It reads the inputs written by
+xtask, checks the result against PyTorch in float64, and prints one line of JSON.
 """
 
 import json
@@ -12,7 +11,7 @@ import pathlib
 import torch
 import torch.nn.functional as F
 
-from sampling import DTYPES, Meter, describe, parser, sample, wait_for
+from sampling import DTYPES, Meter, describe, parser, sample, sync
 
 
 def main():
@@ -24,7 +23,7 @@ def main():
     case.run_once(small=True)  # start threads and load kernels
     meter = Meter(device)
     case.load()
-    peak = meter.peak_of(case.run_once)
+    peak = meter.peak(case.run_once)
     seconds = sample(case.run_once, arguments)
     error = case.error()
     print(
@@ -38,9 +37,9 @@ def main():
 
 
 def parse():
-    known = parser(__doc__, ["forward", "train"])
-    known.add_argument("--inputs", type=pathlib.Path, required=True)
-    return known.parse_args()
+    arguments = parser(__doc__, ["forward", "train"])
+    arguments.add_argument("--inputs", type=pathlib.Path, required=True)
+    return arguments.parse_args()
 
 
 class Case:
@@ -49,8 +48,8 @@ class Case:
         self.problem = problem
         self.device = device
         self.dtype = DTYPES[arguments.dtype]
-        self.sdpa = arguments.way == "sdpa"
-        self.train = arguments.direction == "train"
+        self.sdpa = arguments.implementation == "sdpa"
+        self.train = arguments.measured_pass == "train"
 
     def load(self):
         read = lambda name, shape: self.read(name, torch.float32, shape).to(self.device, self.dtype)
@@ -59,12 +58,12 @@ class Case:
         self.key = read("key", problem["key"]).requires_grad_(self.train)
         self.value = read("value", problem["value"]).requires_grad_(self.train)
         context = [*problem["query"][:3], problem["value"][3]]
-        self.upstream = read("upstream", context) if self.train else None
+        self.output_grad = read("upstream", context) if self.train else None
         self.visible = None
         if problem["dense_mask"]:
             scores = [*problem["query"][:3], problem["key"][2]]
-            # Ours hides where it is true; PyTorch's shows.
-            self.visible = ~self.read("hidden", torch.bool, scores).to(self.device)
+            # True means masked in our mask and visible in that of PyTorch.
+            self.visible = ~self.read("mask", torch.bool, scores).to(self.device)
 
     def read(self, name, dtype, shape):
         data = bytearray((self.folder / name).read_bytes())
@@ -83,12 +82,12 @@ class Case:
                 enable_gqa=grouped,
             )
         if grouped:
-            times = query.shape[1] // key.shape[1]
-            key, value = key.repeat_interleave(times, 1), value.repeat_interleave(times, 1)
+            group = query.shape[1] // key.shape[1]
+            key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
         scores = query @ key.transpose(-2, -1) * self.problem["scale"]
         if self.problem["causal"]:
-            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-            scores = scores.masked_fill(later, -math.inf)
+            future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill(future, -math.inf)
         if visible is not None:
             scores = scores.masked_fill(~visible, -math.inf)
         return scores.softmax(-1) @ value
@@ -96,66 +95,66 @@ class Case:
     def run_once(self, small=False):
         if small:
             tensors = [torch.ones(1, 1, 8, 8, dtype=self.dtype, device=self.device) for _ in range(4)]
-            query, key, value, upstream = tensors
+            query, key, value, output_grad = tensors
             query.requires_grad_(self.train)
             visible = None
         else:
-            query, key, value, upstream = self.query, self.key, self.value, self.upstream
+            query, key, value, output_grad = self.query, self.key, self.value, self.output_grad
             visible = self.visible
         if not self.train:
             with torch.no_grad():
                 result = self.attend(query, key, value, visible, self.sdpa)
         else:
             result = self.attend(query, key, value, visible, self.sdpa)
-            wanted = [query] if small else [query, key, value]
-            # The same loss as ours: a product and a sum, and back through both.
-            result = torch.autograd.grad((result * upstream).sum(), wanted)
-        wait_for(self.device)
+            inputs = [query] if small else [query, key, value]
+            # The same loss as in zoo-bench: sum(output * output_grad).
+            result = torch.autograd.grad((result * output_grad).sum(), inputs)
+        sync(self.device)
         return result
 
     def error(self):
-        """The worst error relative to each tensor's largest number, against float64."""
+        """Maximum error against float64, relative to the largest element of each tensor."""
         rows = torch.tensor(self.problem["queries_to_check"], device=self.device)
         heads = self.problem["query"][1]
         seq_q = self.problem["query"][2]
         exact = [t.detach().double().requires_grad_(self.train) for t in (self.query, self.key, self.value)]
         query, key, value = exact
-        times = heads // key.shape[1]
-        mine = self.attend(self.query, self.key, self.value, self.visible, self.sdpa)
+        group = heads // key.shape[1]
+        actual = self.attend(self.query, self.key, self.value, self.visible, self.sdpa)
         flat = lambda tensor: tensor.reshape(-1, tensor.shape[-1])
-        wanted, chosen_upstream = [], None
+        sampled_grad = None
         if self.train:
-            keep = torch.zeros(len(flat(self.upstream)), 1, dtype=self.dtype, device=self.device)
+            keep = torch.zeros(len(flat(self.output_grad)), 1, dtype=self.dtype, device=self.device)
             keep[rows] = 1
-            chosen_upstream = (flat(self.upstream) * keep).reshape(self.upstream.shape)
-        # Row by row groups of one head, so that float64 never holds a whole matrix.
+            sampled_grad = (flat(self.output_grad) * keep).reshape(self.output_grad.shape)
+        # Head by head and only the sampled rows, to limit the memory of float64.
         contexts, total = [], 0
         for example in range(query.shape[0]):
             for head in range(heads):
                 first = (example * heads + head) * seq_q
-                here = rows[(rows >= first) & (rows < first + seq_q)] - first
-                k, v = key[example, head // times], value[example, head // times]
-                scores = query[example, head, here] @ k.T * self.problem["scale"]
+                local = rows[(rows >= first) & (rows < first + seq_q)] - first
+                k, v = key[example, head // group], value[example, head // group]
+                scores = query[example, head, local] @ k.T * self.problem["scale"]
                 if self.problem["causal"]:
-                    places = torch.arange(k.shape[0], device=self.device)
-                    scores = scores.masked_fill(places[None] > here[:, None], -math.inf)
+                    positions = torch.arange(k.shape[0], device=self.device)
+                    scores = scores.masked_fill(positions[None] > local[:, None], -math.inf)
                 if self.visible is not None:
-                    scores = scores.masked_fill(~self.visible[example, head, here], -math.inf)
+                    scores = scores.masked_fill(~self.visible[example, head, local], -math.inf)
                 context = scores.softmax(-1).nan_to_num(0.0) @ v
                 contexts.append(context)
                 if self.train:
-                    total = total + (context * chosen_upstream[example, head, here].double()).sum()
-        worst = relative(flat(mine.detach())[rows], torch.cat(contexts).detach())
+                    total = total + (context * sampled_grad[example, head, local].double()).sum()
+        worst = relative_error(flat(actual.detach())[rows], torch.cat(contexts).detach())
         if self.train:
-            mine = torch.autograd.grad(mine, [self.query, self.key, self.value], chosen_upstream)
-            for got, want in zip(mine, torch.autograd.grad(total, exact)):
-                worst = max(worst, relative(got, want))
-        # JSON has no word for NaN, which PyTorch gives a query that sees nothing.
+            actual = torch.autograd.grad(actual, [self.query, self.key, self.value], sampled_grad)
+            for gradient, expected in zip(actual, torch.autograd.grad(total, exact)):
+                worst = max(worst, relative_error(gradient, expected))
+        # PyTorch returns NaN for fully masked rows, which JSON cannot represent.
         return worst if math.isfinite(worst) else None
 
 
-def relative(got, want):
-    return ((got.double() - want).abs().max() / want.abs().max()).item()
+def relative_error(actual, expected):
+    return ((actual.double() - expected).abs().max() / expected.abs().max()).item()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
-"""Layers as a PyTorch user writes them who wants them fast: one matmul for query, key and
-value, scaled_dot_product_attention, and caches that are written in place."""
-
-import math
+"""Optimised PyTorch layers: fused QKV projection, scaled_dot_product_attention, preallocated KV
+caches."""
 
 import torch
 import torch.nn as nn
@@ -9,10 +7,10 @@ import torch.nn.functional as F
 
 
 class Cache:
-    """Keys and values of the places so far, with room for all there will be."""
+    """Preallocated KV cache."""
 
-    def __init__(self, batch, heads, room, d_head, like):
-        shape = batch, heads, room, d_head
+    def __init__(self, batch, heads, capacity, d_head, like):
+        shape = batch, heads, capacity, d_head
         self.key, self.value = (torch.empty(shape, dtype=like.dtype, device=like.device) for _ in range(2))
         self.length = 0
 
@@ -27,20 +25,20 @@ class SelfAttention(nn.Module):
     def __init__(self, d_model, heads):
         super().__init__()
         self.heads = heads
-        self.inward = nn.Linear(d_model, 3 * d_model)
-        self.outward = nn.Linear(d_model, d_model)
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.output = nn.Linear(d_model, d_model)
 
     def forward(self, x, causal, cache=None):
         batch, seq, d_model = x.shape
         query, key, value = (
-            part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in self.inward(x).chunk(3, -1)
+            part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in self.qkv(x).chunk(3, -1)
         )
         if cache is not None:
-            # The prompt is causal by itself; a token after it sees all that is there.
+            # The prompt is causal; later tokens attend to the whole cache.
             causal = causal and cache.length == 0 and seq > 1
             key, value = cache.extend(key, value)
         context = F.scaled_dot_product_attention(query, key, value, is_causal=causal)
-        return self.outward(context.transpose(1, 2).reshape(batch, seq, d_model))
+        return self.output(context.transpose(1, 2).reshape(batch, seq, d_model))
 
 
 class CrossAttention(nn.Module):
@@ -48,21 +46,21 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.query = nn.Linear(d_model, d_model)
-        self.remembered = nn.Linear(d_model, 2 * d_model)
-        self.outward = nn.Linear(d_model, d_model)
+        self.kv = nn.Linear(d_model, 2 * d_model)
+        self.output = nn.Linear(d_model, d_model)
 
-    def remember(self, other):
-        """Keys and values of the other sequence, to be worked out once."""
-        batch, seq, _ = other.shape
+    def project_memory(self, memory):
+        """Keys and values of the encoder output, computed once."""
+        batch, seq, _ = memory.shape
         return tuple(
-            part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in self.remembered(other).chunk(2, -1)
+            part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in self.kv(memory).chunk(2, -1)
         )
 
-    def forward(self, x, memory):
+    def forward(self, x, key_value):
         batch, seq, d_model = x.shape
         query = self.query(x).view(batch, seq, self.heads, -1).transpose(1, 2)
-        context = F.scaled_dot_product_attention(query, *memory)
-        return self.outward(context.transpose(1, 2).reshape(batch, seq, d_model))
+        context = F.scaled_dot_product_attention(query, *key_value)
+        return self.output(context.transpose(1, 2).reshape(batch, seq, d_model))
 
 
 class FeedForward(nn.Sequential):
@@ -71,7 +69,7 @@ class FeedForward(nn.Sequential):
 
 
 class PreNormLayer(nn.Module):
-    """Attention to itself and a feed-forward network, each on what is normalised."""
+    """Pre-norm self-attention and feed-forward network."""
 
     def __init__(self, setup, activation):
         super().__init__()
@@ -86,16 +84,16 @@ class PreNormLayer(nn.Module):
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
-def sinusoids(places, d_model):
-    """The waves of "Attention Is All You Need"."""
-    place = torch.arange(places, dtype=torch.float64)[:, None]
-    turn = 1e4 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    waves = torch.stack([(place * turn).sin(), (place * turn).cos()], -1)
-    return waves.flatten(1)[:, :d_model].float()
+def sinusoidal_positions(n, d_model):
+    """Position encoding of "Attention Is All You Need"."""
+    position = torch.arange(n, dtype=torch.float64)[:, None]
+    frequency = 1e4 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    encoding = torch.stack([(position * frequency).sin(), (position * frequency).cos()], -1)
+    return encoding.flatten(1)[:, :d_model].float()
 
 
-def draw(model, embedding_std):
-    """Xavier for matrices, zeros for biases, a normal for embeddings: as ours."""
+def init_weights(model, embedding_std):
+    """Xavier for matrices, zeros for biases, normal for embeddings, as in our models."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
@@ -103,7 +101,3 @@ def draw(model, embedding_std):
                 nn.init.zeros_(module.bias)
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=embedding_std)
-
-
-def rooted(d_model):
-    return math.sqrt(d_model)

@@ -1,8 +1,10 @@
-"""An encoder, the mean of its places, and a class for it."""
+"""Encoder classifier with mean pooling."""
+
+import math
 
 import torch.nn as nn
 
-from blocks import PreNormLayer, draw, rooted, sinusoids
+from blocks import PreNormLayer, init_weights, sinusoidal_positions
 
 
 class Classifier(nn.Module):
@@ -11,19 +13,19 @@ class Classifier(nn.Module):
         self.setup = setup
         d_model = setup["d_model"]
         self.embedding = nn.Embedding(setup["vocabulary"], d_model)
-        self.register_buffer("waves", sinusoids(setup["n"], d_model), persistent=False)
+        self.register_buffer("positions", sinusoidal_positions(setup["n"], d_model), persistent=False)
         layers = (PreNormLayer(setup, nn.GELU()) for _ in range(setup["layers"]))
         self.layers = nn.ModuleList(layers)
         self.norm = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, setup["classes"])
-        draw(self, d_model**-0.5)
+        init_weights(self, d_model**-0.5)
 
     def forward(self, tokens):
-        x = self.embedding(tokens) * rooted(self.setup["d_model"]) + self.waves
+        x = self.embedding(tokens) * math.sqrt(self.setup["d_model"]) + self.positions
         for layer in self.layers:
             x = layer(x, causal=False)
         return self.head(self.norm(x).mean(1))
 
-    def batch(self, draw):
+    def batch(self, random_tokens):
         setup = self.setup
-        return (draw(setup["batch"], setup["n"]),), draw(setup["batch"], below=setup["classes"])
+        return (random_tokens(setup["batch"], setup["n"]),), random_tokens(setup["batch"], below=setup["classes"])

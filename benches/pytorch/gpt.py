@@ -1,10 +1,10 @@
-"""GPT: learned positions, norms before each part, the embedding for a head."""
+"""GPT: learned positions, pre-norm, output tied to the embedding."""
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from blocks import Cache, PreNormLayer, draw
+from blocks import Cache, PreNormLayer, init_weights
 
 
 class Gpt(nn.Module):
@@ -17,23 +17,23 @@ class Gpt(nn.Module):
         layers = (PreNormLayer(setup, nn.GELU(approximate="tanh")) for _ in range(setup["layers"]))
         self.layers = nn.ModuleList(layers)
         self.norm = nn.LayerNorm(d_model)
-        draw(self, 0.02)
+        init_weights(self, 0.02)
 
     def forward(self, tokens):
-        return self.predicted(self.through(tokens, 0, [None] * len(self.layers)))
+        return self.logits(self.run_layers(tokens, 0, [None] * len(self.layers)))
 
-    def through(self, tokens, first, caches):
+    def run_layers(self, tokens, first, caches):
         x = self.embedding(tokens) + self.positions.weight[first : first + tokens.shape[1]]
         for layer, cache in zip(self.layers, caches):
             x = layer(x, causal=True, cache=cache)
         return x
 
-    def predicted(self, x):
+    def logits(self, x):
         return F.linear(self.norm(x), self.embedding.weight)
 
-    def batch(self, draw):
+    def batch(self, random_tokens):
         setup = self.setup
-        tokens = draw(setup["batch"], setup["n"] + 1)
+        tokens = random_tokens(setup["batch"], setup["n"] + 1)
         return (tokens[:, :-1].contiguous(),), tokens[:, 1:].contiguous()
 
     def prompt(self, inputs):
@@ -47,16 +47,16 @@ class Gpt(nn.Module):
         heads = self.setup["heads"]
         d_head = self.setup["d_model"] // heads
         caches = [Cache(batch, heads, prompt + new, d_head, weight) for _ in self.layers]
-        made = torch.empty(batch, new, dtype=torch.long, device=weight.device)
-        for at in range(new):
-            first = 0 if at == 0 else prompt + at - 1
-            x = self.through(tokens, first, caches)
-            tokens = self.predicted(x[:, -1:]).argmax(-1)
-            made[:, at] = tokens[:, 0]
-        return made
+        generated = torch.empty(batch, new, dtype=torch.long, device=weight.device)
+        for step in range(new):
+            first = 0 if step == 0 else prompt + step - 1
+            x = self.run_layers(tokens, first, caches)
+            tokens = self.logits(x[:, -1:]).argmax(-1)
+            generated[:, step] = tokens[:, 0]
+        return generated
 
-    def said_of(self, inputs, made):
-        """What a whole forward pass says of the tokens that were made, one by one."""
+    def generated_logits(self, inputs, generated):
+        """Logits of a full forward pass at the positions of generated tokens."""
         (tokens,) = inputs
-        logits = self(torch.cat([tokens, made[:, :-1]], 1))
+        logits = self(torch.cat([tokens, generated[:, :-1]], 1))
         return logits[:, tokens.shape[1] - 1 :]

@@ -1,21 +1,21 @@
-"""The hierarchical attention network: words of a sentence, then sentences of a document.
-Nothing is padded here, so there is nothing to pack or to mask."""
+"""Hierarchical attention network. The batches have no padding, so sequences are not packed or
+masked."""
 
 import torch
 import torch.nn as nn
 
 
 class ContextAttention(nn.Module):
-    """A learned vector asks what matters."""
+    """Additive attention pooling with a learned context vector."""
 
     def __init__(self, d_model, d_attention):
         super().__init__()
         self.projection = nn.Linear(d_model, d_attention)
         self.context = nn.Parameter(torch.randn(d_attention) / d_attention**0.5)
 
-    def forward(self, places):
-        weights = (self.projection(places).tanh() @ self.context).softmax(1)
-        return (weights[:, None] @ places)[:, 0]
+    def forward(self, hidden):
+        weights = (self.projection(hidden).tanh() @ self.context).softmax(1)
+        return (weights[:, None] @ hidden)[:, 0]
 
 
 class Han(nn.Module):
@@ -34,12 +34,12 @@ class Han(nn.Module):
     def forward(self, documents):
         batch, sentences, _ = documents.shape
         words, _ = self.words(self.embedding(documents.flatten(0, 1)))
-        places = self.word_attention(words).view(batch, sentences, -1)
-        places, _ = self.sentences(places)
-        return self.head(self.sentence_attention(places))
+        sentence_vectors = self.word_attention(words).view(batch, sentences, -1)
+        hidden, _ = self.sentences(sentence_vectors)
+        return self.head(self.sentence_attention(hidden))
 
-    def batch(self, draw):
+    def batch(self, random_tokens):
         setup = self.setup
         batch, sentences = setup["batch"], setup["sentences"]
-        documents = draw(batch, sentences, setup["n"] // sentences)
-        return (documents,), draw(batch, below=setup["classes"])
+        documents = random_tokens(batch, sentences, setup["n"] // sentences)
+        return (documents,), random_tokens(batch, below=setup["classes"])

@@ -1,4 +1,4 @@
-"""How both scripts measure: as zoo-bench does."""
+"""Time samples and peak memory, measured as in zoo-bench."""
 
 import argparse
 import pathlib
@@ -7,16 +7,16 @@ import time
 import torch
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-LEAST_SAMPLES = 10
+MIN_SAMPLES = 10
 
 
 def parser(description, passes):
-    """The arguments that attention and models have in common."""
+    """Common arguments of attention.py and model.py."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=DTYPES, default="f32")
-    parser.add_argument("--way", choices=["sdpa", "plain", "additive"], default="sdpa")
-    parser.add_argument("--pass", dest="direction", choices=passes, default="forward")
+    parser.add_argument("--implementation", choices=["sdpa", "plain", "additive"], default="sdpa")
+    parser.add_argument("--pass", dest="measured_pass", choices=passes, default="forward")
     parser.add_argument("--warm-up", type=float, default=0.3)
     parser.add_argument("--budget", type=float, default=1.0)
     parser.add_argument("--patience", type=float, default=10.0)
@@ -24,31 +24,31 @@ def parser(description, passes):
 
 
 def sample(run_once, arguments):
-    """Seconds of each run, after a warm-up."""
+    """Time of each run in seconds, after a warm-up."""
     end = time.perf_counter() + arguments.warm_up
     while time.perf_counter() < end:
         run_once()
     seconds = []
-    begun = time.perf_counter()
+    begin = time.perf_counter()
     while True:
         start = time.perf_counter()
         run_once()
         now = time.perf_counter()
         seconds.append(now - start)
-        if len(seconds) >= LEAST_SAMPLES and now - begun >= arguments.budget:
+        if len(seconds) >= MIN_SAMPLES and now - begin >= arguments.budget:
             return seconds
-        if now - begun >= arguments.patience:
+        if now - begin >= arguments.patience:
             return seconds
 
 
 class Meter:
-    """The most memory a piece of work takes, over the level before its inputs were made."""
+    """Peak memory above the level before the inputs were created."""
 
     def __init__(self, device):
         self.device = device
         self.level = resident("VmRSS") if device.type == "cpu" else None
 
-    def peak_of(self, run):
+    def peak(self, run):
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             run()
@@ -65,14 +65,14 @@ class Meter:
 
 
 def resident(field):
-    """Bytes by the kernel's own count; None where it does not tell."""
+    """A field of /proc/self/status in bytes; None if not available."""
     status = pathlib.Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":")]
     return sizes[0] if sizes else None
 
 
-def wait_for(device):
+def sync(device):
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

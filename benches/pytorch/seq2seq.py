@@ -1,14 +1,13 @@
-"""A recurrent encoder and decoder with additive attention and input feeding.
+"""Recurrent encoder-decoder with additive attention and input feeding.
 
-The encoder is nn.GRU, both ways, over the whole source. What is fed into a step of the decoder
-is known after the step before, so there is a loop over its steps, on nn.GRUCell, with the
-source's half of the attention worked out once before it, and the head once after it.
+The encoder is a bidirectional nn.GRU. Because of input feeding, the decoder is a loop over
+nn.GRUCell; the keys are projected once before it, and the output layer runs once after it.
 """
 
 import torch
 import torch.nn as nn
 
-from blocks import draw as draw_weights
+from blocks import init_weights
 
 
 class Seq2Seq(nn.Module):
@@ -25,51 +24,51 @@ class Seq2Seq(nn.Module):
         self.key = nn.Linear(hidden, hidden)
         self.combination = nn.Linear(2 * hidden, hidden, bias=False)
         self.head = nn.Linear(hidden, setup["vocabulary"])
-        draw_weights(self, 1.0)
+        init_weights(self, 1.0)
         self.vector = nn.Parameter(torch.randn(hidden) / hidden**0.5)
 
-    def read(self, source):
-        """Places and keys of the source, and the state that the decoder begins with."""
-        places, last = self.encoder(self.source_embedding(source))
+    def encode(self, source):
+        """Encoder outputs, their projected keys, and the initial decoder state."""
+        encoded, last = self.encoder(self.source_embedding(source))
         state = self.bridge(torch.cat([last[0], last[1]], -1)).tanh()
-        return places, self.key(places), state
+        return encoded, self.key(encoded), state
 
-    def step(self, embedded, fed, state, places, keys):
+    def step(self, embedded, fed, state, encoded, keys):
         state = self.decoder(torch.cat([embedded, fed], -1), state)
         weights = ((self.query(state)[:, None] + keys).tanh() @ self.vector).softmax(-1)
-        context = (weights[:, None] @ places)[:, 0]
+        context = (weights[:, None] @ encoded)[:, 0]
         return self.combination(torch.cat([context, state], -1)).tanh(), state
 
     def forward(self, source, target):
-        places, keys, state = self.read(source)
+        encoded, keys, state = self.encode(source)
         fed = torch.zeros_like(state)
         combined = []
         for embedded in self.target_embedding(target).unbind(1):
-            fed, state = self.step(embedded, fed, state, places, keys)
+            fed, state = self.step(embedded, fed, state, encoded, keys)
             combined.append(fed)
         return self.head(torch.stack(combined, 1))
 
-    def batch(self, draw):
+    def batch(self, random_tokens):
         batch, n = self.setup["batch"], self.setup["n"]
-        target = draw(batch, n + 1)
-        return (draw(batch, n), target[:, :-1].contiguous()), target[:, 1:].contiguous()
+        target = random_tokens(batch, n + 1)
+        return (random_tokens(batch, n), target[:, :-1].contiguous()), target[:, 1:].contiguous()
 
     def prompt(self, inputs):
         source, target = inputs
         return source, target[:, :1]
 
     def generate(self, source, tokens):
-        places, keys, state = self.read(source)
+        encoded, keys, state = self.encode(source)
         fed = torch.zeros_like(state)
         tokens = tokens[:, 0]
-        made = torch.empty(len(tokens), self.setup["generated"], dtype=torch.long, device=tokens.device)
-        for at in range(made.shape[1]):
-            fed, state = self.step(self.target_embedding(tokens), fed, state, places, keys)
+        generated = torch.empty(len(tokens), self.setup["generated"], dtype=torch.long, device=tokens.device)
+        for step in range(generated.shape[1]):
+            fed, state = self.step(self.target_embedding(tokens), fed, state, encoded, keys)
             tokens = self.head(fed).argmax(-1)
-            made[:, at] = tokens
-        return made
+            generated[:, step] = tokens
+        return generated
 
-    def said_of(self, inputs, made):
-        """What a whole forward pass says of the tokens that were made, one by one."""
+    def generated_logits(self, inputs, generated):
+        """Logits of a full forward pass at the positions of generated tokens."""
         source, begin = inputs
-        return self(source, torch.cat([begin, made[:, :-1]], 1))
+        return self(source, torch.cat([begin, generated[:, :-1]], 1))

@@ -1,11 +1,13 @@
-"""The Transformer of the paper: norms after each part, one embedding for source, target and
-head, waves for positions, and a norm after the last layers, as nn.Transformer has it."""
+"""Transformer of the paper: post-norm, tied embeddings, sinusoidal positions, and a final norm as
+in nn.Transformer."""
+
+import math
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from blocks import Cache, CrossAttention, FeedForward, SelfAttention, draw, rooted, sinusoids
+from blocks import Cache, CrossAttention, FeedForward, SelfAttention, init_weights, sinusoidal_positions
 
 
 class EncoderLayer(nn.Module):
@@ -45,37 +47,37 @@ class Transformer(nn.Module):
         self.setup = setup
         d_model = setup["d_model"]
         self.embedding = nn.Embedding(setup["vocabulary"], d_model)
-        self.register_buffer("waves", sinusoids(setup["n"], d_model), persistent=False)
+        self.register_buffer("positions", sinusoidal_positions(setup["n"], d_model), persistent=False)
         self.encoder = nn.ModuleList(EncoderLayer(setup) for _ in range(setup["layers"]))
         self.encoder_norm = nn.LayerNorm(d_model)
         self.decoder = nn.ModuleList(DecoderLayer(setup) for _ in range(setup["layers"]))
         self.decoder_norm = nn.LayerNorm(d_model)
-        draw(self, d_model**-0.5)
+        init_weights(self, d_model**-0.5)
 
-    def embedded(self, tokens, first=0):
-        waves = self.waves[first : first + tokens.shape[1]]
-        return self.embedding(tokens) * rooted(self.setup["d_model"]) + waves
+    def embed(self, tokens, first=0):
+        positions = self.positions[first : first + tokens.shape[1]]
+        return self.embedding(tokens) * math.sqrt(self.setup["d_model"]) + positions
 
     def encode(self, source):
-        x = self.embedded(source)
+        x = self.embed(source)
         for layer in self.encoder:
             x = layer(x)
         return self.encoder_norm(x)
 
-    def predicted(self, x):
+    def logits(self, x):
         return F.linear(self.decoder_norm(x), self.embedding.weight)
 
     def forward(self, source, target):
         encoded = self.encode(source)
-        x = self.embedded(target)
+        x = self.embed(target)
         for layer in self.decoder:
-            x = layer(x, layer.cross.remember(encoded))
-        return self.predicted(x)
+            x = layer(x, layer.cross.project_memory(encoded))
+        return self.logits(x)
 
-    def batch(self, draw):
+    def batch(self, random_tokens):
         batch, n = self.setup["batch"], self.setup["n"]
-        target = draw(batch, n + 1)
-        return (draw(batch, n), target[:, :-1].contiguous()), target[:, 1:].contiguous()
+        target = random_tokens(batch, n + 1)
+        return (random_tokens(batch, n), target[:, :-1].contiguous()), target[:, 1:].contiguous()
 
     def prompt(self, inputs):
         source, target = inputs
@@ -87,18 +89,18 @@ class Transformer(nn.Module):
         heads = self.setup["heads"]
         d_head = self.setup["d_model"] // heads
         encoded = self.encode(source)
-        memories = [layer.cross.remember(encoded) for layer in self.decoder]
+        memories = [layer.cross.project_memory(encoded) for layer in self.decoder]
         caches = [Cache(batch, heads, new, d_head, weight) for _ in self.decoder]
-        made = torch.empty(batch, new, dtype=torch.long, device=weight.device)
-        for at in range(new):
-            x = self.embedded(tokens, at)
+        generated = torch.empty(batch, new, dtype=torch.long, device=weight.device)
+        for step in range(new):
+            x = self.embed(tokens, step)
             for layer, memory, cache in zip(self.decoder, memories, caches):
                 x = layer(x, memory, cache)
-            tokens = self.predicted(x).argmax(-1)
-            made[:, at] = tokens[:, 0]
-        return made
+            tokens = self.logits(x).argmax(-1)
+            generated[:, step] = tokens[:, 0]
+        return generated
 
-    def said_of(self, inputs, made):
-        """What a whole forward pass says of the tokens that were made, one by one."""
+    def generated_logits(self, inputs, generated):
+        """Logits of a full forward pass at the positions of generated tokens."""
         source, begin = inputs
-        return self(source, torch.cat([begin, made[:, :-1]], 1))
+        return self(source, torch.cat([begin, generated[:, :-1]], 1))

@@ -1,48 +1,48 @@
-//! A mechanism on a problem of the catalogue, or the matmul that others are held against.
+//! Benchmarks of an attention mechanism, and of the matmul that sets the peak rate.
 
 use std::any::Any;
 use std::ops::Range;
 
 use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
-use zoo_attention::{DecodeCache, MechanismConfig, which_body_of};
+use zoo_attention::mechanisms::selected_kernel_of;
+use zoo_attention::{DecodeCache, MechanismConfig};
 use zoo_bench_core::case::{Fault, Pass, queries_to_check};
 use zoo_bench_core::record::{Measured, Outcome, Peak, Report};
-use zoo_conformance::{Errors, Tensors, judge_context, judge_forward, judge_gradients};
+use zoo_conformance::{Errors, Tensors, compare_context, compare_forward, compare_gradients};
 use zoo_oracle::{Mask, Mismatch, Problem};
 use zoo_spec::Mechanism;
 
 use crate::Setting;
-use crate::timing::{peak_of, samples, wait_for};
+use crate::timing::{peak_memory, samples, sync};
 
-/// What is run again and again, its inputs on the device. Whatever it returns holds the results.
-type Work = Box<dyn FnMut() -> Box<dyn Any>>;
+/// A repeatable computation with its inputs on the device. The return value holds the results.
+type Workload = Box<dyn FnMut() -> Box<dyn Any>>;
 
-/// The time of a piece of work, and the memory that it and its inputs take. Memory first, on a
-/// process that has done nothing yet but run `small` work, to start threads, load kernels and let
-/// the backend set itself up.
+/// Samples and peak memory of a workload including its inputs. Memory is measured first, in a
+/// process that has only run `warm_up`, which starts threads and initialises backend and kernels.
 fn measure(
-    mut small: Work,
-    make: impl FnOnce() -> Work,
+    mut warm_up: Workload,
+    make: impl FnOnce() -> Workload,
     setting: Setting<'_>,
 ) -> Result<(Vec<f64>, Option<Peak>)> {
     let device = &setting.device();
-    small();
-    drop(small);
-    wait_for(device)?;
-    let (mut run, peak) = peak_of(setting.opened, device, || Ok(make()), |run| Ok(run()), 1)?;
+    warm_up();
+    drop(warm_up);
+    sync(device)?;
+    let (mut run, peak) = peak_memory(setting.opened, device, || Ok(make()), |run| Ok(run()), 1)?;
     Ok((samples(device, setting.sampling, || Ok(run()))?, peak))
 }
 
-/// Measures the matmul of two square matrices. It is only a yardstick: nothing is checked.
-pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Report> {
-    let work = |side: usize| -> Work {
+/// Measures the matmul of two square matrices. The result is not checked.
+pub(crate) fn measure_matmul(size: usize, setting: Setting<'_>) -> Result<Report> {
+    let work = |size: usize| -> Workload {
         let device = &setting.opened.device;
-        let draw = || Tensor::<2>::random([side, side], Distribution::Default, device);
-        let (left, right) = (draw(), draw());
+        let random = || Tensor::<2>::random([size, size], Distribution::Default, device);
+        let (left, right) = (random(), random());
         Box::new(move || Box::new(left.clone().matmul(right.clone())))
     };
-    let (seconds, peak) = measure(work(8), || work(side), setting)?;
+    let (seconds, peak) = measure(work(8), || work(size), setting)?;
     let measured = Measured {
         seconds,
         peak,
@@ -52,8 +52,7 @@ pub(crate) fn measure_matmul(side: usize, setting: Setting<'_>) -> Result<Report
     Ok(Outcome::Measured(measured).into())
 }
 
-/// Measures a mechanism, then checks it, which takes memory of its own. Says what computed it, too,
-/// where its mechanism has several ways.
+/// Measures a mechanism, then checks its results, which needs additional memory.
 pub(crate) fn measure_attention(
     mechanism: Mechanism,
     problem: &Problem,
@@ -66,14 +65,14 @@ pub(crate) fn measure_attention(
         Pass::Forward | Pass::Train => 8,
     };
     let small = Problem {
-        // Every mechanism takes it.
+        // Supported by every mechanism.
         mask: Mask::Causal,
         ..Problem::new("small", [1, 1, queries, 8, 8])
     };
     let work = |problem: &Problem| work(mechanism, problem, pass, &device);
     let (seconds, peak) = measure(work(&small), || work(problem), setting)?;
 
-    let (checked, body) = check(&mechanism, problem, setting);
+    let (checked, kernel) = check(&mechanism, problem, setting);
     let outcome = match checked {
         Ok(errors) => Outcome::Measured(Measured {
             seconds,
@@ -87,53 +86,53 @@ pub(crate) fn measure_attention(
         },
     };
     Ok(Report {
-        body: body.map(str::to_owned),
+        kernel: kernel.map(str::to_owned),
         ..outcome.into()
     })
 }
 
-fn work(mechanism: MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Work {
+fn work(mechanism: MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Workload {
     let tensors = Tensors::new(problem, &problem.inputs(), device);
     match pass {
         Pass::Forward => Box::new(move || Box::new(tensors.attend(&mechanism))),
         Pass::Train => {
             let tensors = tensors.require_grad();
-            Box::new(move || Box::new(tensors.train(&mechanism)))
+            Box::new(move || Box::new(tensors.forward_backward(&mechanism)))
         }
         Pass::Decode | Pass::Generate => {
-            let mut step = decoding(&mechanism, tensors);
+            let mut step = decode_step(&mechanism, tensors);
             Box::new(move || Box::new(step()))
         }
     }
 }
 
-/// A step with a cache that is filled but for the last position, which is taken in again and again.
-fn decoding(mechanism: &MechanismConfig, tensors: Tensors) -> impl FnMut() -> Tensor<4> + use<> {
+/// A decoding step of the last position, with a cache of all positions before it.
+fn decode_step(mechanism: &MechanismConfig, tensors: Tensors) -> impl FnMut() -> Tensor<4> + use<> {
     let [_, _, positions, _] = tensors.key.dims();
     let mut cache = DecodeCache::new(*mechanism, positions)
-        .unwrap_or_else(|error| panic!("such a case is not planned: {error}"));
-    let cut = |range: Range<usize>| {
+        .unwrap_or_else(|error| panic!("unsupported cases are not planned: {error}"));
+    let slice = |range: Range<usize>| {
         [&tensors.key, &tensors.value].map(|tensor| tensor.clone().slice_dim(2, range.clone()))
     };
     if positions > 1 {
-        let [key, value] = cut(0..positions - 1);
+        let [key, value] = slice(0..positions - 1);
         cache.extend(key, value, &tensors.options);
     }
-    let last = cut(positions - 1..positions);
+    let last = slice(positions - 1..positions);
     move || {
-        // All inputs stay in memory.
+        // Captured as a whole: all inputs count as memory.
         let tensors = &tensors;
         let before = cache.len();
         let [key, value] = last.clone();
         let context = cache.step(tensors.query.clone(), key, value, &tensors.options);
-        // A state cannot go back, and need not: it is as large as before. Nor can a window,
-        // which is, once it is full.
-        let _ = cache.rewind(before);
+        // Fails for a recurrent state and for a full window. Both have a constant size, so the
+        // next step costs the same.
+        let _ = cache.truncate(before);
         context
     }
 }
 
-/// Compares with the oracle, and tells what computed it, where the mechanism has several ways.
+/// Compares with the oracle; also returns the kernel that ran, if the mechanism has several.
 fn check(
     mechanism: &MechanismConfig,
     problem: &Problem,
@@ -141,30 +140,36 @@ fn check(
 ) -> (Result<Errors, Mismatch>, Option<&'static str>) {
     let queries = queries_to_check(problem);
     let mut inputs = problem.inputs();
-    inputs.keep_upstream_of(&queries, problem.d_value);
+    inputs.zero_output_grad_except(&queries, problem.d_value);
     let mut tensors = Tensors::new(problem, &inputs, &setting.device());
     if setting.fault == Some(Fault::Wrong) {
         tensors.options.scale = Some(2.0 * problem.scale());
     }
     match setting.pass {
         Pass::Forward => {
-            let body = body_of(mechanism, &tensors);
-            (judge_forward(mechanism, problem, &tensors, &queries), body)
+            let kernel = kernel_name(mechanism, &tensors);
+            (
+                compare_forward(mechanism, problem, &tensors, &queries),
+                kernel,
+            )
         }
         Pass::Train => {
-            let body = body_of(mechanism, &tensors.clone().require_grad());
-            (judge_gradients(mechanism, problem, tensors, &queries), body)
+            let kernel = kernel_name(mechanism, &tensors.clone().require_grad());
+            (
+                compare_gradients(mechanism, problem, tensors, &queries),
+                kernel,
+            )
         }
         Pass::Decode | Pass::Generate => {
-            let context = decoding(mechanism, tensors.clone())();
-            let judged = judge_context(mechanism, problem, &tensors, &queries, context);
-            (judged, None)
+            let context = decode_step(mechanism, tensors.clone())();
+            let checked = compare_context(mechanism, problem, &tensors, &queries, context);
+            (checked, None)
         }
     }
 }
 
-fn body_of(mechanism: &MechanismConfig, tensors: &Tensors) -> Option<&'static str> {
+fn kernel_name(mechanism: &MechanismConfig, tensors: &Tensors) -> Option<&'static str> {
     let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
-    let body = which_body_of(mechanism, query, key, value, &tensors.options);
-    body.map(|body| body.word())
+    let kernel = selected_kernel_of(mechanism, query, key, value, &tensors.options);
+    kernel.map(|kernel| kernel.name())
 }

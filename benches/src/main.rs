@@ -1,7 +1,7 @@
-//! Measures one case, of attention or of a model, on one device, and prints one line of JSON.
+//! Benchmark program: measures one case on one device and prints a line of JSON.
 //!
-//! `cargo xtask bench` runs this once for each case, so that the memory a case
-//! takes is its own and nothing it does ends the others.
+//! `cargo xtask bench` starts one process per case, so that memory is measured in isolation and a
+//! crash does not affect other cases.
 
 mod attention;
 mod model;
@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use burn::tensor::Device;
 use clap::Parser;
-use zoo_backend::{BackendWord, Dtype, Opened};
-use zoo_bench_core::case::{Case, Fault, Pass, Task, length, problem};
+use zoo_backend::{BackendId, Dtype, OpenDevice};
+use zoo_bench_core::case::{Case, Fault, Pass, Task, parse_length, problem};
 use zoo_bench_core::model::{ModelName, Setup, Size};
 use zoo_bench_core::plan::Sampling;
 use zoo_spec::{Mechanism, printable_text};
@@ -22,40 +22,40 @@ use self::attention::{measure_attention, measure_matmul};
 use self::model::measure_model;
 
 #[derive(Parser)]
-#[command(about = "Measures one case on one device; cargo xtask bench runs many")]
+#[command(about = "Measure one benchmark case on one device (run by cargo xtask bench)")]
 struct Arguments {
-    /// The device, by its word
+    /// Backend
     #[arg(long, default_value = "flex")]
-    backend: BackendWord,
+    backend: BackendId,
 
-    /// The number type
+    /// Data type
     #[arg(long, default_value = "f32")]
     dtype: Dtype,
 
-    /// A mechanism, or matmul; standard, and in a model its usual one, unless named
+    /// Mechanism, or matmul [default: standard; in a model, its default attention]
     #[arg(long)]
     subject: Option<String>,
 
-    /// A problem of the catalogue
+    /// Problem from the catalogue
     #[arg(long, default_value = "layer")]
     problem: String,
 
-    /// A model instead of a problem: gpt, gpt-base
+    /// Model instead of a problem: gpt, gpt-base
     #[arg(long, conflicts_with = "problem")]
     model: Option<ModelName>,
 
-    /// Its length, if not its own
-    #[arg(long, value_parser = length)]
+    /// Sequence length [default: that of the problem or model]
+    #[arg(long, value_parser = parse_length)]
     n: Option<usize>,
 
-    /// forward, train, decode or generate
+    /// Pass: forward, train, decode or generate
     #[arg(long, default_value = "forward")]
     pass: Pass,
 
     #[command(flatten)]
     sampling: Sampling,
 
-    /// Misbehave: hang, exhaust, wrong, inexact or crash
+    /// Inject a fault: hang, exhaust, wrong, inexact or crash
     #[arg(long, hide = true)]
     fault: Option<Fault>,
 }
@@ -77,11 +77,11 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Fault::Hang) => loop {
             std::thread::park();
         },
-        Some(Fault::Exhaust) => exhaust(),
-        Some(Fault::Crash) => panic!("made to crash"),
+        Some(Fault::Exhaust) => exhaust_memory(),
+        Some(Fault::Crash) => panic!("injected crash"),
         Some(Fault::Wrong | Fault::Inexact) | None => {}
     }
-    zoo_backend::settle_allocator();
+    zoo_backend::configure_allocator();
     let setting = Setting {
         pass: case.pass,
         opened: &opened,
@@ -89,7 +89,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         fault: arguments.fault,
     };
     let mut report = match &case.task {
-        Task::Matmul { side } => measure_matmul(*side, setting)?,
+        Task::Matmul { size } => measure_matmul(*size, setting)?,
         Task::Attention { mechanism, problem } => measure_attention(*mechanism, problem, setting)?,
         Task::Model { setup, attention } => measure_model(setup, *attention, setting)?,
     };
@@ -98,17 +98,17 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// How far a case goes, on what device, and how it is sampled.
+/// Pass, device and sampling of a case.
 #[derive(Clone, Copy)]
 struct Setting<'a> {
     pass: Pass,
-    opened: &'a Opened,
+    opened: &'a OpenDevice,
     sampling: Sampling,
     fault: Option<Fault>,
 }
 
 impl Setting<'_> {
-    /// The device, which records gradients in training.
+    /// The device, with autodiff in training.
     fn device(&self) -> Device {
         let device = self.opened.device.clone();
         match self.pass {
@@ -118,12 +118,12 @@ impl Setting<'_> {
     }
 }
 
-/// Takes memory, page by page, until somebody puts an end to it.
-fn exhaust() -> ! {
-    let mut taken = Vec::new();
+/// Allocates memory until the process is killed.
+fn exhaust_memory() -> ! {
+    let mut blocks = Vec::new();
     loop {
-        taken.push(vec![1u8; 1 << 26]);
-        std::hint::black_box(&taken);
+        blocks.push(vec![1u8; 1 << 26]);
+        std::hint::black_box(&blocks);
     }
 }
 
@@ -131,12 +131,14 @@ impl Arguments {
     fn case(&self) -> Result<Case> {
         let attention = match (self.subject.as_deref(), self.model) {
             (Some("matmul"), _) => None,
-            (Some(word), _) => Some(word.parse()?),
-            (None, Some(name)) => Some(name.model.usual_attention()),
+            (Some(name), _) => Some(name.parse()?),
+            (None, Some(name)) => Some(name.model.default_attention()),
             (None, None) => Some(Mechanism::Standard),
         };
         let case = match (self.model, attention) {
-            (Some(_), None) => bail!("a model has an attention, and matmul is none"),
+            (Some(_), None) => {
+                bail!("--subject of a model must be an attention mechanism, not matmul")
+            }
             (None, None) => Case::matmul(),
             (None, Some(mechanism)) => {
                 Case::attention(mechanism, problem(&self.problem, self.n)?, self.pass)
@@ -147,9 +149,9 @@ impl Arguments {
                 Case::model(setup.at_length(n)?, attention, self.pass)
             }
         };
-        if let Some(why) = case.refusal() {
+        if let Some(reason) = case.unsupported_reason() {
             let (name, subject, pass) = (case.name(), case.subject(), case.pass);
-            bail!("{name} with {subject}, {pass}: {why}");
+            bail!("{name} with {subject}, {pass}: {reason}");
         }
         Ok(case)
     }

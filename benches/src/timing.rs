@@ -1,18 +1,18 @@
-//! How long a piece of work takes, warmed up, then sampled, and how much memory.
+//! Time samples and peak memory of a workload.
 
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use burn::tensor::Device;
-use zoo_backend::{Meter, Opened};
+use zoo_backend::{Meter, OpenDevice};
 use zoo_bench_core::plan::Sampling;
 use zoo_bench_core::record::Peak;
 
-/// Enough for a 10th and a 90th percentile to mean something.
-const LEAST_SAMPLES: usize = 10;
+/// Enough for meaningful 10th and 90th percentiles.
+const MIN_SAMPLES: usize = 10;
 
-/// Samples of `work` in seconds, the wait for the device inside each. What it
-/// returns is kept until then: a result that nobody holds need not be computed.
+/// Samples of `work` in seconds, including device synchronisation. The result is dropped after it,
+/// since a backend need not compute an unused result.
 pub(crate) fn samples<T>(
     device: &Device,
     sampling: Sampling,
@@ -21,7 +21,7 @@ pub(crate) fn samples<T>(
     let mut once = || -> Result<f64> {
         let start = Instant::now();
         let result = work()?;
-        wait_for(device)?;
+        sync(device)?;
         drop(result);
         Ok(start.elapsed().as_secs_f64())
     };
@@ -34,16 +34,16 @@ pub(crate) fn samples<T>(
     loop {
         seconds.push(once()?);
         let elapsed = start.elapsed();
-        let enough = seconds.len() >= LEAST_SAMPLES && elapsed >= sampling.budget;
+        let enough = seconds.len() >= MIN_SAMPLES && elapsed >= sampling.budget;
         if enough || elapsed >= sampling.patience {
             return Ok(seconds);
         }
     }
 }
 
-/// Makes a piece of work and runs it some `times`: the work, and the most memory both took.
-pub(crate) fn peak_of<W, T>(
-    opened: &Opened,
+/// Creates a workload, runs it `times` times, and returns it with the peak memory.
+pub(crate) fn peak_memory<W, T>(
+    opened: &OpenDevice,
     device: &Device,
     make: impl FnOnce() -> Result<W>,
     mut run: impl FnMut(&mut W) -> Result<T>,
@@ -51,11 +51,11 @@ pub(crate) fn peak_of<W, T>(
 ) -> Result<(W, Option<Peak>)> {
     let mut meter = Meter::start(opened);
     let mut work = make()?;
-    wait_for(device)?;
-    meter.inputs_are_there();
+    sync(device)?;
+    meter.reset_peak();
     for _ in 0..times {
         let result = run(&mut work)?;
-        wait_for(device)?;
+        sync(device)?;
         drop(result);
     }
     let peak = meter.peak().map(|(bytes, how)| Peak {
@@ -65,8 +65,8 @@ pub(crate) fn peak_of<W, T>(
     Ok((work, peak))
 }
 
-/// Waits until the device has done everything it was told.
-pub(crate) fn wait_for(device: &Device) -> Result<()> {
+/// Waits until the device has finished all operations.
+pub(crate) fn sync(device: &Device) -> Result<()> {
     device
         .sync()
         .map_err(|error| anyhow!("the device failed: {error:?}"))

@@ -1,5 +1,4 @@
-//! Models as they are measured, on the device that `ZOO_BACKEND` names. They are the tiny
-//! ones: this is about the measuring.
+//! Benchmarks of tiny models on the backend `ZOO_BACKEND`.
 
 mod common;
 
@@ -14,24 +13,24 @@ use zoo_bench_core::record::{CaseLine, Outcome};
 use zoo_bench_core::run::Comparison;
 use zoo_spec::{Dtype, Mechanism};
 
-/// Whether a device compiles kernels when it first meets them: a software adapter takes ten
-/// seconds and more for those of a training step.
+/// Whether the backend compiles kernels at run time: with a software adapter, the kernels of a
+/// training step take more than ten seconds.
 fn compiles_kernels() -> bool {
     ["wgpu", "vulkan", "cuda"].contains(&backend().as_str())
 }
 
-/// The tiny models in their usual passes; where kernels are compiled, in one of them each.
+/// The tiny models in their default passes, or in one pass each if kernels are compiled.
 fn cases() -> Vec<Case> {
     let mut cases = tiny_models();
     if compiles_kernels() {
-        // One that is trained; of the others, what is not training.
+        // Train only the GPT.
         let trains = |case: &Case| case.name().starts_with("gpt");
         cases.retain(|case| (case.pass == Pass::Train) == trains(case));
     }
     cases
 }
 
-/// Measures the cases, with a fault in each if there is one.
+/// Measures the cases with an optional fault.
 fn measure(mut cases: Vec<Case>, fault: Option<Fault>) -> (Vec<CaseLine>, String) {
     for case in &mut cases {
         case.fault = fault;
@@ -46,7 +45,7 @@ fn measure(mut cases: Vec<Case>, fault: Option<Fault>) -> (Vec<CaseLine>, String
 }
 
 #[test]
-fn every_model_is_measured_and_what_was_checked_is_written_down() {
+fn every_model_is_measured_and_its_checks_are_recorded() {
     let cases = cases();
     let (lines, table) = measure(cases.clone(), None);
     assert_eq!(lines.len(), cases.len());
@@ -55,100 +54,99 @@ fn every_model_is_measured_and_what_was_checked_is_written_down() {
             panic!("{:?}: {:?}", line.id, line.report.outcome)
         };
         let checked = measured.checked.as_deref().unwrap_or_default();
-        let says = match case.pass {
+        let expected = match case.pass {
             Pass::Train => ["loss ", "; loss, gradients, loss after a step within "],
             Pass::Generate => [
-                " tokens, each the best of a forward pass",
+                " tokens, each the argmax of a forward pass",
                 "; logits within ",
             ],
-            Pass::Forward | Pass::Decode => [" finite results", "; logits within "],
+            Pass::Forward | Pass::Decode => [" finite logits", "; logits within "],
         };
-        for says in says {
-            assert!(checked.contains(says), "{:?}: {checked}", line.id);
+        for text in expected {
+            assert!(checked.contains(text), "{:?}: {checked}", line.id);
         }
-        // Two computations that are not the same one agree but for rounding.
-        let error = measured.error.expect("it was compared");
+        // Equal up to rounding.
+        let error = measured.error.expect("compared");
         assert!((0.0..1e-3).contains(&error), "{:?}: {error}", line.id);
         assert!(measured.seconds.iter().all(|seconds| *seconds > 0.0));
         assert_eq!(line.tokens, case.tokens());
         assert!(line.report.work > Some(0.0), "{:?}", line.id);
-        // A tiny one, and its least memory is that of its parameters.
-        let parameters = line.report.parameters.expect("it counts them");
+        let parameters = line.report.parameters.expect("counted");
         assert!((1000..10_000).contains(&parameters), "{:?}", line.id);
         assert_eq!(
             line.minimum_bytes,
             case.minimum_bytes(Dtype::F32, Some(parameters))
         );
     }
-    for word in ["models, ", "han-tiny", "seq2seq-tiny", "tokens/s"] {
-        assert!(table.contains(word), "{table}");
+    for text in ["models, ", "han-tiny", "seq2seq-tiny", "tokens/s"] {
+        assert!(table.contains(text), "{table}");
     }
 }
 
-/// Measures a forward pass, a step of training and a generation with a fault in each. All must be
-/// wrong and say so; their errors and tables are returned.
-fn wrong(fault: Fault, says: [&str; 3]) -> (Vec<Option<f64>>, String) {
-    let mut wrong = vec![
+/// Measures a forward pass, a training step and a generation with a fault. All must have the
+/// outcome `Wrong` with the expected details; returns their errors and the table.
+fn check_wrong(fault: Fault, details: [&str; 3]) -> (Vec<Option<f64>>, String) {
+    let mut cases = vec![
         (Model::Classifier, Pass::Forward),
         (Model::Gpt, Pass::Train),
         (Model::Gpt, Pass::Generate),
     ];
     if compiles_kernels() {
-        wrong.truncate(1);
+        cases.truncate(1);
     }
     let case = |(model, pass)| Case::model(Setup::new(model, Size::Tiny), Mechanism::Flash, pass);
-    let (lines, table) = measure(wrong.into_iter().map(case).collect(), Some(fault));
-    let error = |(line, says): (&CaseLine, &str)| {
+    let (lines, table) = measure(cases.into_iter().map(case).collect(), Some(fault));
+    let error = |(line, expected): (&CaseLine, &str)| {
         let Outcome::Wrong { detail, error } = &line.report.outcome else {
             panic!("{:?}: {:?}", line.id, line.report.outcome)
         };
-        assert!(detail.contains(says), "{detail}");
+        assert!(detail.contains(expected), "{detail}");
         *error
     };
-    (lines.iter().zip(says).map(error).collect(), table)
+    (lines.iter().zip(details).map(error).collect(), table)
 }
 
-/// A loss that rises, a text that is too short, numbers that are none.
+/// Non-finite logits, an increasing loss, a truncated generation.
 #[test]
-fn a_model_that_is_wrong_has_no_time() {
-    let says = ["is not finite", "loss ", "texts of [3, 4] tokens"];
-    wrong(Fault::Wrong, says);
+fn wrong_results_have_no_time() {
+    let details = ["is not finite", "loss ", "generated [3, 4] tokens"];
+    check_wrong(Fault::Wrong, details);
 }
 
-/// Finite results that are one percent off, and a loss that falls all the same.
+/// Results with a relative error of 1%, and a loss that still decreases.
 #[test]
-fn a_model_that_is_slightly_off_is_wrong() {
-    let logits = "logits 1.0e-2 away";
-    let says = [logits, "1.0e-2 away from the reference", logits];
-    let (errors, table) = wrong(Fault::Inexact, says);
+fn inexact_results_are_wrong() {
+    let logits = "logits: error 1.0e-2";
+    let details = [logits, "error 1.0e-2 against the reference", logits];
+    let (errors, table) = check_wrong(Fault::Inexact, details);
     for error in errors {
-        let is_a_percent = error.is_some_and(|error| (error - 0.01).abs() < 1e-3);
-        assert!(is_a_percent, "{error:?}");
+        let is_one_percent = error.is_some_and(|error| (error - 0.01).abs() < 1e-3);
+        assert!(is_one_percent, "{error:?}");
     }
     assert!(table.contains("WRONG"), "{table}");
 }
 
 #[test]
-fn what_a_model_cannot_do_is_refused_before_a_device_is_opened() {
-    for (arguments, says) in [
+fn unsupported_models_are_rejected_before_a_device_is_opened() {
+    for (arguments, expected) in [
         (["--model", "gtp", "--pass", "train"], "did you mean gpt?"),
         (
             ["--model", "han", "--pass", "generate"],
-            "it generates nothing",
+            "the model does not generate text",
         ),
         (
             ["--model", "gpt", "--subject", "matmul"],
-            "a model has an attention",
+            "must be an attention mechanism",
         ),
-        (["--model", "han", "--n", "9"], "a multiple of 8 positions"),
+        (["--model", "han", "--n", "9"], "a multiple of 8"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_zoo-bench"))
             .args(["--backend", &backend()])
             .args(arguments)
             .output()
-            .expect("it starts");
+            .expect("started");
         assert!(!output.status.success());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(says), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(expected), "{message}");
     }
 }

@@ -1,5 +1,4 @@
-//! The other side of `--vs pytorch`, on the device that `ZOO_BACKEND` names: only
-//! LibTorch's brings a PyTorch with it, so elsewhere there is nothing to run.
+//! The PyTorch side of `--vs pytorch`. Only the LibTorch backend has a PyTorch installation.
 
 mod common;
 
@@ -33,7 +32,7 @@ fn pytorch() -> Result<PyTorch, Failed> {
     Ok(PyTorch::new("python3".into(), scripts, environment, "cpu")?)
 }
 
-/// Both sides of the cases, and their tables.
+/// The results of both sides, and the tables.
 fn lines(cases: Vec<Case>) -> Result<(Vec<CaseLine>, String), Failed> {
     Ok(run(&Comparison {
         pytorch: Some(pytorch()?),
@@ -50,8 +49,8 @@ fn measured(line: &CaseLine) -> &Measured {
     measured.unwrap_or_else(|| panic!("{:?}: {:?}", line.id, line.report.outcome))
 }
 
-/// Causal, grouped heads, a mask of its own, a sample of queries: PyTorch
-/// gets the same inputs and comes to the same result, forward and backward.
+/// PyTorch gets the same inputs and computes the same results, forward and backward: causal,
+/// grouped heads, a dense mask, a sample of queries.
 fn same_problems() -> Result<(), Failed> {
     let mut planned = cases("--mechanism standard --problem several-tiles");
     planned.extend(cases(
@@ -59,35 +58,38 @@ fn same_problems() -> Result<(), Failed> {
     ));
     let (lines, table) = lines(planned)?;
     let theirs: Vec<&CaseLine> = lines.iter().filter(is_theirs).collect();
-    assert_eq!(theirs.len(), 8, "two problems, two passes, two ways");
+    assert_eq!(
+        theirs.len(),
+        8,
+        "two problems, two passes, two implementations"
+    );
     for line in theirs {
-        let error = measured(line).error.expect("it was checked");
-        assert!(error < 1e-5, "{:?}: an error of {error}", line.id);
+        let error = measured(line).error.expect("checked");
+        assert!(error < 1e-5, "{:?}: error {error}", line.id);
     }
     assert!(table.contains("vs PyTorch"), "{table}");
     Ok(())
 }
 
-/// As many parameters as ours, and the same is asked of what they compute: a loss that falls,
-/// texts that a forward pass agrees with.
+/// PyTorch models have the same parameters and pass the same checks as ours.
 fn same_models() -> Result<(), Failed> {
     let (lines, _) = lines(tiny_models())?;
     let count = lines.iter().filter(is_theirs).count();
     assert_eq!(count, 10, "five models, two passes each");
     for theirs in lines.iter().filter(is_theirs) {
-        let of = |line: &CaseLine| (line.id.problem.clone(), line.id.pass);
-        let is_ours = |line: &&CaseLine| !is_theirs(line) && of(line) == of(theirs);
-        let ours = lines.iter().find(is_ours).ok_or("ours is not there")?;
+        let key = |line: &CaseLine| (line.id.problem.clone(), line.id.pass);
+        let is_ours = |line: &&CaseLine| !is_theirs(line) && key(line) == key(theirs);
+        let ours = lines.iter().find(is_ours).ok_or("our case is missing")?;
         assert!(theirs.report.parameters.is_some(), "{theirs:?}");
-        let came_to = |line: &CaseLine| (line.report.parameters, line.report.work, line.tokens);
-        assert_eq!(came_to(ours), came_to(theirs), "{:?}", theirs.id);
-        // Word for word, but for the numbers of a loss.
-        let words = |line: &CaseLine| -> String {
-            let checked = measured(line).checked.as_deref().expect("it was checked");
-            let is_number = |c: char| c == '.' || c.is_ascii_digit();
-            checked.split(is_number).collect()
+        let counts = |line: &CaseLine| (line.report.parameters, line.report.work, line.tokens);
+        assert_eq!(counts(ours), counts(theirs), "{:?}", theirs.id);
+        // Equal texts except for the digits.
+        let text = |line: &CaseLine| -> String {
+            let checked = measured(line).checked.as_deref().expect("checked");
+            let is_digit = |c: char| c == '.' || c.is_ascii_digit();
+            checked.split(is_digit).collect()
         };
-        assert_eq!(words(ours), words(theirs));
+        assert_eq!(text(ours), text(theirs));
     }
     Ok(())
 }

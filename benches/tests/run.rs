@@ -1,4 +1,4 @@
-//! The measuring program on a real device, the one that `ZOO_BACKEND` names.
+//! The benchmark program on the backend `ZOO_BACKEND`.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn zoo_bench(arguments: &[&str]) -> Report {
         .args(["--warm-up", "0", "--budget", "0.01"])
         .args(arguments)
         .output()
-        .expect("it starts");
+        .expect("started");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     serde_json::from_str(text.trim_end()).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -31,18 +31,18 @@ fn measured(report: Report) -> Measured {
 }
 
 #[test]
-fn time_memory_and_error_of_a_case_are_reported() {
+fn time_memory_and_error_are_reported() {
     for pass in ["forward", "train"] {
         let report = zoo_bench(&["--problem", "gpt2", "--pass", pass]);
-        let device = report.device.clone().expect("it was reached");
+        let device = report.device.clone().expect("a device");
         assert!(device.contains(" on "), "{device}");
         let measured = measured(report);
         assert!(measured.seconds.len() >= 10 && measured.seconds.iter().all(|&s| s > 0.0));
-        let error = measured.error.expect("it was checked");
+        let error = measured.error.expect("checked");
         assert!(error > 0.0 && error < 1e-4, "{error}");
         if cfg!(target_os = "linux") {
-            let peak = measured.peak.expect("Linux counts");
-            // 12 heads of 256 x 256 weights, at least once.
+            let peak = measured.peak.expect("measured on Linux");
+            // At least the attention weights of 12 heads, 256 x 256.
             assert!(peak.bytes > 12 * 256 * 256 * 4, "{peak:?}");
             assert!(!peak.how.is_empty());
         }
@@ -50,16 +50,16 @@ fn time_memory_and_error_of_a_case_are_reported() {
 }
 
 #[test]
-fn a_matmul_has_a_time_and_nothing_to_check() {
+fn matmul_is_measured_without_a_check() {
     let measured = measured(zoo_bench(&["--subject", "matmul"]));
     assert!(!measured.seconds.is_empty() && measured.error.is_none());
 }
 
-/// Large enough that only a sample of the queries is solved.
+/// Large enough that only a sample of the queries is checked.
 #[test]
-fn a_large_case_is_checked_by_a_sample() {
+fn large_case_is_checked_on_a_sample() {
     let large = ["--problem", "layer", "--n", "512", "--patience", "0.1"];
-    let error = measured(zoo_bench(&large)).error.expect("it was checked");
+    let error = measured(zoo_bench(&large)).error.expect("checked");
     assert!(error > 0.0 && error < 1e-4, "{error}");
     let mut wrong = large.to_vec();
     wrong.extend(["--fault", "wrong", "--pass", "train"]);
@@ -68,7 +68,7 @@ fn a_large_case_is_checked_by_a_sample() {
 }
 
 #[test]
-fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
+fn failures_are_rows_and_the_run_continues() {
     let flags = "--mechanism standard --problem tiny,odd,causal,unscaled,one-key --pass forward";
     let mut cases = cases(flags);
     let expected = [
@@ -80,26 +80,26 @@ fn a_hang_a_crash_no_memory_and_a_wrong_result_are_rows_and_the_run_goes_on() {
     ];
     for case in &mut cases {
         let mut named = expected.iter().filter(|(name, ..)| case.name() == *name);
-        case.fault = named.next().expect("it was asked for").1;
+        case.fault = named.next().expect("selected").1;
     }
     let (lines, table) = run(&Comparison {
         limits: Limits {
             time: Duration::from_secs(10),
-            // Above what any backend takes to start, far below what a machine has.
+            // Above the start-up memory of any backend.
             memory: Some(3 << 30),
         },
         ..comparison(cases)
     });
-    for (name, fault, word) in expected {
+    for (name, fault, outcome_name) in expected {
         let line = lines.iter().find(|line| line.id.problem == name);
         let outcome = &line
-            .unwrap_or_else(|| panic!("{name} is no row"))
+            .unwrap_or_else(|| panic!("no row {name}"))
             .report
             .outcome;
-        assert_eq!(outcome.word(), word, "{outcome:?}");
+        assert_eq!(outcome.name(), outcome_name, "{outcome:?}");
         if let Outcome::Failed { message } = outcome {
-            assert!(message.contains("made to crash"), "{message}");
+            assert!(message.contains("injected crash"), "{message}");
         }
-        assert!(fault.is_none() || table.contains(word), "{table}");
+        assert!(fault.is_none() || table.contains(outcome_name), "{table}");
     }
 }

@@ -1,5 +1,5 @@
-//! Does nothing. Cargo counts the features of build dependencies only where there is a build
-//! script; `Cargo.toml` says why they are there.
+//! An empty build script: without one, cargo ignores the features of build dependencies.
+//! `Cargo.toml` explains why they are listed.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

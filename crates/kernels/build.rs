@@ -1,4 +1,4 @@
-//! Compiles `aten.cpp` against the LibTorch that torch-sys found, if the feature `tch` asks for it.
+//! Compiles `aten.cpp` against the LibTorch of torch-sys if the feature `tch` is enabled.
 
 fn main() {
     #[cfg(feature = "tch")]
@@ -12,10 +12,9 @@ fn compile_bindings() {
     println!("cargo:rerun-if-changed=src/aten/aten.cpp");
     println!("cargo:rerun-if-env-changed=LIBTORCH_CXX11_ABI");
     println!("cargo:rerun-if-env-changed=LIBTORCH_INCLUDE");
-    // torch-sys tells where its libraries are; headers lie beside them, unless somebody
-    // says otherwise, as to torch-sys.
-    let libraries = std::env::var("DEP_TCH_LIBTORCH_LIB")
-        .expect("torch-sys says where LibTorch's libraries are");
+    // Headers are next to the libraries of torch-sys unless LIBTORCH_INCLUDE is set.
+    let libraries =
+        std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys exports the library path");
     let headers = match std::env::var("LIBTORCH_INCLUDE") {
         Ok(folder) => Path::new(&folder).join("include"),
         Err(_) => Path::new(&libraries).join("../include"),

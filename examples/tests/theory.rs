@@ -1,8 +1,8 @@
-//! What docs/theory claims, each program shows and asserts, on the device `ZOO_BACKEND` names.
+//! Runs every topic of the example `theory` on the backend in `ZOO_BACKEND`. The topics assert the
+//! claims of docs/theory.
 
 mod common;
 
-/// A test for each topic.
 macro_rules! topics {
     ($($test:ident: $topic:literal,)*) => {
         $(#[test] fn $test() {
@@ -14,16 +14,16 @@ macro_rules! topics {
 topics! {
     scores_grow_with_d_head_unless_they_are_scaled: "scaling",
     a_saturated_softmax_has_no_gradient: "saturation",
-    scores_can_be_kept_from_growing: "restraint",
-    hidden_is_as_if_not_there: "visibility",
+    qk_norm_temperature_and_softcap_limit_scores: "restraint",
+    masked_keys_have_no_influence: "visibility",
     a_fully_masked_query_gets_zeros: "masks",
-    one_nan_is_every_weight_a_step_later: "one-nan",
-    a_memory_may_have_any_length_and_is_read_once: "crossing",
-    order_is_seen_by_positions_and_masks_alone: "order",
-    positions_are_encoded_in_five_ways: "encodings",
-    steps_with_a_cache_are_the_whole_at_once: "decoding",
-    caches_keep_what_the_page_says: "caches",
-    sampling_is_for_training_alone: "training",
-    parts_are_joined_exactly: "merging",
-    a_running_softmax_does_not_overflow: "running",
+    one_nan_spreads_to_all_weights_in_one_step: "one-nan",
+    cross_attention_memory_may_have_any_length: "crossing",
+    attention_is_permutation_equivariant_without_positions: "order",
+    position_encodings_break_the_symmetry: "encodings",
+    cached_decoding_equals_the_parallel_pass: "decoding",
+    cache_sizes_match_the_documentation: "caches",
+    randomness_is_limited_to_training: "training",
+    merging_of_parts_is_exact: "merging",
+    online_softmax_does_not_overflow: "running",
 }

@@ -1,5 +1,5 @@
-//! The claims of `docs/theory`, as numbers, with a panic where one does not hold. The arguments are
-//! the backend and the topic:
+//! Numerical checks of the claims in `docs/theory`; a claim that does not hold panics. The
+//! arguments are the backend and the topic:
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin theory -- flex scaling
@@ -13,11 +13,11 @@ mod scaling;
 
 use std::process::ExitCode;
 
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 use zoo_examples::{Outcome, argument};
 
-/// The name of a topic, and its program.
-type Topic = (&'static str, fn(&Opened) -> Outcome);
+/// Name and function of a topic.
+type Topic = (&'static str, fn(&OpenDevice) -> Outcome);
 
 const TOPICS: [Topic; 14] = [
     ("scaling", scaling::scaling),
@@ -36,14 +36,14 @@ const TOPICS: [Topic; 14] = [
     ("running", log_sum_exp::running),
 ];
 
-/// Two results differ by rounding, or clearly.
+/// Asserts that a difference is rounding error, or clearly not.
 fn assert_same(is_same: bool, difference: f32) {
-    let is_so = if is_same {
+    let is_expected = if is_same {
         difference < 1e-5
     } else {
         difference > 1e-2
     };
-    assert!(is_so, "{difference}");
+    assert!(is_expected, "{difference}");
 }
 
 fn main() -> ExitCode {

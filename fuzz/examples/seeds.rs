@@ -1,5 +1,5 @@
-//! Writes what fuzzing begins with to `corpus/`: the project's configs, and a small file of
-//! every kind that is read.
+//! Writes the seed corpus to `corpus/`: the project's configs, and a small file of every supported
+//! format.
 
 use std::io::{Cursor, Write as _};
 use std::path::Path;
@@ -19,8 +19,8 @@ const NAMES: &str = "pos/1.txt:good\nneg/2.txt:bad\nneg/3.txt.gz:x\n../a.txt:out
 const FLAGS: &str = "model.layers=4\nmodel.encoder_attention={kind=\"linear\"}\n\
     backend.devices=[0]\noptimizer.kind=sgd\nmodel.decoder_attention.window=3\n";
 
-/// What tokenizers of other programs are made of, each in the place of ours: a key and its value.
-const OTHERS: &str = r###"model {"type":"Unigram","unk_id":1,"vocab":[["<pad>",0.0],["<unk>",0.0],["<s>",0.0],["</s>",0.0],["a",-1.5],["▁lo",-2.0]],"byte_fallback":false}
+/// Components of Hugging Face tokenizers that replace ours, each as a key and its value.
+const COMPONENTS: &str = r###"model {"type":"Unigram","unk_id":1,"vocab":[["<pad>",0.0],["<unk>",0.0],["<s>",0.0],["</s>",0.0],["a",-1.5],["▁lo",-2.0]],"byte_fallback":false}
 model {"type":"WordPiece","unk_token":"<unk>","continuing_subword_prefix":"##","max_input_chars_per_word":9,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5}}
 model {"type":"BPE","unk_token":"<unk>","continuing_subword_prefix":"##","end_of_word_suffix":"/w","fuse_unk":true,"vocab":{"<pad>":0,"<unk>":1,"<s>":2,"</s>":3,"a":4,"##b":5,"ab":6},"merges":["a ##b"]}
 pre_tokenizer {"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},{"type":"Digits","individual_digits":true},{"type":"Punctuation","behavior":"Isolated"},{"type":"UnicodeScripts"}]}
@@ -42,7 +42,10 @@ fn main() -> io::Result<()> {
     };
     for entry in fs::read_dir(root.join("../configs"))? {
         let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "toml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             put("config", &name, &fs::read(&path)?)?;
         }
@@ -53,25 +56,26 @@ fn main() -> io::Result<()> {
     }
     put("flags", "flags", FLAGS.as_bytes())?;
     for choice in 0..3 {
-        let bytes = with(choice, TSV.as_bytes());
+        let bytes = with_choice(choice, TSV.as_bytes());
         put("parallel", &format!("table{choice}"), &bytes)?;
     }
     put("parallel", "two", b"\x03long time\nno see\0\xe5\xa5\xbd\nb")?;
-    let table = |mark: &str| CSV.replace(',', mark).into_bytes();
-    let forms = [TSV.into(), table(","), table("\t"), table(";"), JSON.into()];
-    for (choice, bytes) in (0..).zip(&forms) {
-        put("labelled", &format!("form{choice}"), &with(choice, bytes))?;
+    let table = |delimiter: &str| CSV.replace(',', delimiter).into_bytes();
+    let formats = [TSV.into(), table(","), table("\t"), table(";"), JSON.into()];
+    for (choice, bytes) in (0..).zip(&formats) {
+        let name = format!("format{choice}");
+        put("labelled", &name, &with_choice(choice, bytes))?;
     }
     put("archive", "names", NAMES.as_bytes())?;
-    put("packed", "gz", &with(0, &gz(TSV.as_bytes())?))?;
-    put("packed", "large", &with(0, &gz(&[b'a'; 100_000])?))?;
-    put("packed", "zip", &with(1, &zip(&[("a.txt", "a")])?))?;
+    put("packed", "gz", &with_choice(0, &gz(TSV.as_bytes())?))?;
+    put("packed", "large", &with_choice(0, &gz(&[b'a'; 100_000])?))?;
+    put("packed", "zip", &with_choice(1, &zip(&[("a.txt", "a")])?))?;
     let classes = [
         ("in/pos/1.txt", "good"),
         ("in/neg/2.txt", "bad"),
         ("in/README", "x"),
     ];
-    put("packed", "classes", &with(2, &zip(&classes)?))?;
+    put("packed", "classes", &with_choice(2, &zip(&classes)?))?;
     for (name, config) in [
         ("chars", TokenizerConfig::chars()),
         ("words", TokenizerConfig::words()),
@@ -82,18 +86,18 @@ fn main() -> io::Result<()> {
             .map_err(io::Error::other)?;
         let json = tokenizer.to_json().map_err(io::Error::other)?;
         put("tokenizer", name, json.as_bytes())?;
-        let others = OTHERS.lines().filter_map(|line| line.split_once(' '));
-        for (at, (part, other)) in others.enumerate() {
+        let components = COMPONENTS.lines().filter_map(|line| line.split_once(' '));
+        for (i, (key, value)) in components.enumerate() {
             let mut changed: serde_json::Value = serde_json::from_str(&json)?;
-            changed[part] = serde_json::from_str(other)?;
+            changed[key] = serde_json::from_str(value)?;
             let bytes = serde_json::to_vec(&changed)?;
-            put("tokenizer", &format!("{name}-{at}"), &bytes)?;
+            put("tokenizer", &format!("{name}-{i}"), &bytes)?;
         }
     }
     Ok(())
 }
 
-fn with(choice: u8, bytes: &[u8]) -> Vec<u8> {
+fn with_choice(choice: u8, bytes: &[u8]) -> Vec<u8> {
     [&[choice], bytes].concat()
 }
 

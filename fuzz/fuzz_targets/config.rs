@@ -1,5 +1,4 @@
-//! The text of a config file: a mistake is named with its place, and what is right is printed
-//! as a file that reads back to the same.
+//! Config files: errors have a location, and a valid config round-trips through its TOML form.
 
 #![no_main]
 
@@ -14,16 +13,16 @@ fuzz_target!(|text: &str| {
             let printed = config.to_toml();
             let again = Config::parse(NAME, &printed, &[]);
             let again =
-                again.unwrap_or_else(|error| panic!("{error}\nin what was printed:\n{printed}"));
+                again.unwrap_or_else(|error| panic!("{error}\nin the printed config:\n{printed}"));
             assert_eq!(again, config, "\n{printed}");
             assert_eq!(again.to_toml(), printed);
         }
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.starts_with("fuzz.toml:"), "no place: {said}");
+            let message = error.to_string();
+            assert!(message.starts_with("fuzz.toml:"), "no location: {message}");
             if let ConfigError::Syntax { .. } = error {
                 let is_toml = toml::from_str::<toml::Table>(text).is_ok();
-                assert!(!is_toml, "it is TOML: {said}");
+                assert!(!is_toml, "valid TOML: {message}");
             }
         }
     }

@@ -1,19 +1,19 @@
-//! Documents and their classes, as lines with tabs, as a table and as JSON lines.
+//! Labelled documents as TSV, CSV and JSON lines.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use zoo_data::{DataError, LabelledText, Labels};
-use zoo_fuzz::{assert_names, choice, file};
+use zoo_fuzz::{assert_names, choice, temp_file};
 
-/// A number in JSON is a label as Rust writes it, which may be longer: `1e15`.
-const LONGEST_NUMBER: usize = 32;
+/// A JSON number becomes a label as Rust formats it, which may be longer: `1e15`.
+const MAX_NUMBER_LEN: usize = 32;
 
 fuzz_target!(|input: &[u8]| {
     let Some((choice, bytes)) = choice(input) else {
         return;
     };
-    let path = file("a.txt", bytes);
+    let path = temp_file("a.txt", bytes);
     let reader = match choice % 5 {
         0 => LabelledText::tsv(&path),
         1 => LabelledText::csv(&path, "label", "text"),
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     };
     match reader.with_allowed_bad(0.9).read() {
         Ok(read) => {
-            assert_eq!(read.report.kept, read.examples.len());
+            assert_eq!(read.report.num_examples, read.examples.len());
             let mut size = 0;
             for document in &read.examples {
                 for part in [&document.label, &document.text] {
@@ -31,17 +31,17 @@ fuzz_target!(|input: &[u8]| {
                     size += part.len();
                 }
             }
-            let most = bytes.len() + LONGEST_NUMBER * read.examples.len();
-            assert!(size <= most, "{size} bytes from {}", bytes.len());
-            if let Ok(labels) = Labels::of(&read.examples) {
-                let numbers = labels.numbers("training", &read.examples);
-                assert!(numbers.is_ok(), "{numbers:?}");
+            let max = bytes.len() + MAX_NUMBER_LEN * read.examples.len();
+            assert!(size <= max, "{size} bytes from {}", bytes.len());
+            if let Ok(labels) = Labels::from_examples(&read.examples) {
+                let indices = labels.indices("training", &read.examples);
+                assert!(indices.is_ok(), "{indices:?}");
             }
         }
         Err(error) => {
             assert_names(&error, &path);
             if !matches!(error, DataError::Empty { .. }) {
-                assert!(error.to_string().contains(", line "), "which line? {error}");
+                assert!(error.to_string().contains(", line "), "no line: {error}");
             }
         }
     }

@@ -1,16 +1,16 @@
-//! Bytes that are called `.gz` or `.zip`: small ones never become large texts.
+//! Arbitrary bytes as `.gz` and `.zip`: small files never decompress to large texts.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use zoo_data::{LabelledText, plain_text};
-use zoo_fuzz::{MOST_UNPACKED, assert_names, choice, file};
+use zoo_fuzz::{MAX_UNPACKED, assert_names, choice, temp_file};
 
 fuzz_target!(|input: &[u8]| {
     let Some((choice, bytes)) = choice(input) else {
         return;
     };
-    let path = file(["a.gz", "a.zip", "b.zip"][choice % 3], bytes);
+    let path = temp_file(["a.gz", "a.zip", "b.zip"][choice % 3], bytes);
     let read = match choice % 3 {
         0 | 1 => plain_text(&path).map(|text| text.len()),
         _ => LabelledText::folders(&path).read().map(|read| {
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         }),
     };
     match read {
-        Ok(size) => assert!(size <= MOST_UNPACKED, "{size} bytes"),
+        Ok(size) => assert!(size <= MAX_UNPACKED, "{size} bytes"),
         Err(error) => assert_names(&error, &path),
     }
 });

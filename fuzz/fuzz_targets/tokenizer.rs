@@ -1,14 +1,13 @@
-//! Bytes that are called a tokenizer: one that can be read gives tokens it has, and is the
-//! same when it is written and read again.
+//! Arbitrary bytes as a tokenizer: if it can be read, its token ids are valid and it round-trips.
 //!
-//! The crate that reads it panics over many; `zoo-data` makes that an error, so such a panic is
-//! no finding. One that comes through is.
+//! The `tokenizers` crate panics on many inputs, which `zoo-data` converts to errors: only panics
+//! that escape are findings.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zoo_data::{Tokenizer, UNKNOWN};
-use zoo_fuzz::{assert_names, file};
+use zoo_data::{Tokenizer, UNK};
+use zoo_fuzz::{assert_names, temp_file};
 
 const TEXTS: [&str; 4] = [
     "",
@@ -17,28 +16,28 @@ const TEXTS: [&str; 4] = [
     "a<0x41>  ▁b🏽",
 ];
 
-fn only_what_comes_through() {
-    // The fuzzer's own would end the program before anybody can catch it.
+fn ignore_caught_panics() {
+    // The fuzzer's hook would abort before the panic can be caught.
     std::panic::set_hook(Box::new(|panic| {
-        let from_outside = panic
+        let is_external = panic
             .location()
-            .is_some_and(|place| place.file().contains("registry"));
-        if !from_outside {
+            .is_some_and(|location| location.file().contains("registry"));
+        if !is_external {
             eprintln!("{panic}");
         }
     }));
 }
 
-fuzz_target!(init: only_what_comes_through(), |bytes: &[u8]| {
-    let path = file("tokenizer.json", bytes);
+fuzz_target!(init: ignore_caught_panics(), |bytes: &[u8]| {
+    let path = temp_file("tokenizer.json", bytes);
     let tokenizer = match Tokenizer::load(&path) {
         Ok(tokenizer) => tokenizer,
         Err(error) => return assert_names(&error, &path),
     };
-    let json = tokenizer.to_json().expect("what was read can be written");
-    let again = Tokenizer::load(&file("again.json", json.as_bytes()));
+    let json = tokenizer.to_json().expect("a loaded tokenizer can be written");
+    let again = Tokenizer::load(&temp_file("again.json", json.as_bytes()));
     let again = again.unwrap_or_else(|error| panic!("{error}\n{json}"));
-    assert_eq!(tokenizer.vocabulary(), again.vocabulary());
+    assert_eq!(tokenizer.vocab_size(), again.vocab_size());
     for text in TEXTS {
         let ids = match tokenizer.encode(text) {
             Ok(ids) => ids,
@@ -48,8 +47,8 @@ fuzz_target!(init: only_what_comes_through(), |bytes: &[u8]| {
             }
         };
         for id in &ids {
-            assert!((*id as usize) < tokenizer.vocabulary(), "{id}");
-            assert!(*id == UNKNOWN || *id > 3, "text became special: {id}");
+            assert!((*id as usize) < tokenizer.vocab_size(), "{id}");
+            assert!(*id == UNK || *id > 3, "special token in text: {id}");
         }
         assert_eq!(again.encode(text).ok(), Some(ids.clone()), "{text:?}");
         if let Err(error) = tokenizer.decode(&ids) {

@@ -19,13 +19,13 @@ impl Tagger {
             embedding: EmbeddingConfig::new(vocabulary, 32).init(device),
             encoder: TransformerEncoderConfig::new(32, 64, 4, 2)
                 .with_dropout(0.0)
-                .with_mechanism(Mechanism::Longformer.into())
+                .with_mechanism(Mechanism::Longformer)
                 .init(device),
             head: LinearConfig::new(32, classes).init(device),
         }
     }
 
-    /// `[batch, seq]` tokens, of which some are padding, to `[batch, seq, classes]`.
+    /// Maps tokens and padding mask, `[batch, seq]`, to logits, `[batch, seq, classes]`.
     pub fn forward(&self, tokens: Tensor<2, Int>, padding: Tensor<2, Bool>) -> Tensor<3> {
         let embedded = self.embedding.forward(tokens);
         self.head

@@ -25,7 +25,7 @@ impl Tagger {
         }
     }
 
-    /// `[batch, seq]` tokens, of which some are padding, to `[batch, seq, classes]`.
+    /// Maps tokens and padding mask, `[batch, seq]`, to logits, `[batch, seq, classes]`.
     pub fn forward(&self, tokens: Tensor<2, Int>, padding: Tensor<2, Bool>) -> Tensor<3> {
         let embedded = self.embedding.forward(tokens);
         let input = TransformerEncoderInput::new(embedded).mask_pad(padding);

@@ -1,5 +1,5 @@
-//! A tagger of long sequences, before and after: `before.rs` is on burn-nn alone, and
-//! `after.rs` is the same file with a few lines changed.
+//! A sequence tagger: `before.rs` uses burn-nn alone, and `after.rs` is the same file with a few
+//! lines changed to use `zoo-attention` and `zoo-models`.
 
 pub mod after;
 pub mod before;

@@ -1,9 +1,9 @@
-"""Writes a data set of the Hugging Face hub as files that training reads.
+"""Downloads a dataset of the Hugging Face Hub and writes it as files for training.
 
-`cargo xtask hub` starts this program. The package `datasets` loads the data set and caches what it
-downloads; it is installed into a virtual environment in the cache folder unless this Python has it.
-Every field is written, as JSON lines, unless flags choose some. The `[data]` section of a config
-that reads the files is printed on standard output, everything else on standard error.
+`cargo xtask hub` runs this program. The package `datasets` downloads and caches the dataset; it is
+installed into a virtual environment in the cache folder if this Python does not have it. All fields
+are written as JSON lines, unless flags select some. The matching `[data]` section of a config is
+printed to standard output, everything else to standard error.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# What a split is used for: its key in a config, and what the hub calls it, most often first.
+# The key of each split in a config, and its names on the Hub, most common first.
 PARTS = {"train": ["train"], "valid": ["validation", "valid", "val", "dev"], "test": ["test"]}
 
 CLASSES_SHOWN = 20
@@ -28,11 +28,11 @@ KNOWN_SHOWN = 50
 
 
 class HubError(Exception):
-    """A mistake that the user can do something about."""
+    """An error that the user can fix."""
 
 
 def unknown(what, got, known):
-    """Says that a name is unknown, with the nearest one and all that are known."""
+    """The message for an unknown name, with the closest one and all known ones."""
     known = list(known)
     nearest = difflib.get_close_matches(got, known, n=1)
     hint = f": did you mean {nearest[0]}?" if nearest else ""
@@ -41,15 +41,15 @@ def unknown(what, got, known):
 
 
 def printable(text):
-    """The text without characters that a terminal acts on, except line ends and tabs."""
+    """The text with control characters escaped, except line feeds and tabs."""
 
-    def acts(character):
-        joins = character in "\u200c\u200d\u200e\u200f\u061c"
-        return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") and not joins
+    def is_control(character):
+        is_joiner = character in "\u200c\u200d\u200e\u200f\u061c"
+        return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") and not is_joiner
 
     escaped = (
-        f"\\u{{{ord(letter):x}}}" if letter not in "\n\t" and acts(letter) else letter
-        for letter in text
+        f"\\u{{{ord(character):x}}}" if character not in "\n\t" and is_control(character) else character
+        for character in text
     )
     return "".join(escaped)
 
@@ -58,9 +58,9 @@ def printable(text):
 
 
 def plain(value):
-    """A value of a row as JSON has it; a truth value is a number, as a class is.
+    """A value of a row as JSON; booleans become integers, like class labels.
 
-    Bytes and lists stay what they are, and are not written.
+    Bytes and lists are unchanged, and are not written.
     """
     match value:
         case bool():
@@ -76,12 +76,12 @@ def plain(value):
 
 
 def kind(value):
-    """What a value is, for the summary and for guessing which field is which."""
+    """The type of a value, for the summary and to guess the roles of fields."""
     match value:
         case None:
             return "missing"
         case int():
-            return "whole number"
+            return "integer"
         case float():
             return "number"
         case str():
@@ -97,25 +97,25 @@ def is_written(kind):
 
 
 def as_text(value):
-    """A text, or a number as one."""
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if is_whole else str(value)
+    """The value as a string."""
+    is_integer = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_integer else str(value)
 
 
-# Forms
+# Formats
 
 
 @dataclass
-class Form:
-    """What files are written: `needs` maps the role of a field to its name."""
+class Format:
+    """The file format: `needs` maps the role of a field to its name."""
 
     extension: str
-    # The kind of `[data]` that reads them; with every field written, it is guessed.
+    # `data.kind` of the config; guessed if all fields are written.
     kind: str | None
     needs: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def chosen(cls, arguments):
+    def from_arguments(cls, arguments):
         if arguments.source:
             needs = {"source": arguments.source, "target": arguments.target}
             return cls("tsv", "parallel", needs)
@@ -125,10 +125,10 @@ class Form:
             return cls("txt", "plain", {"text": arguments.text})
         return cls("jsonl", None)
 
-    def written(self, row, split, number):
-        """The row as a part of the file, or None if a field that is needed is blank.
+    def encode(self, row, split, number):
+        """The row as text of the file, or None if a required field is blank.
 
-        The second value tells whether tabs or line ends became spaces.
+        The second value is whether tabs or line breaks were replaced by spaces.
         """
         texts = []
         for name in self.needs.values():
@@ -136,17 +136,17 @@ class Form:
                 raise HubError(f"split {split}: {unknown('field', name, row)}")
             value = row[name]
             if not is_written(kind(value)):
-                what = f"{len(value)} bytes" if isinstance(value, bytes) else "a list"
-                raise HubError(f"split {split}, row {number}: {name} is {what}, and no text")
+                type_name = f"{len(value)} bytes" if isinstance(value, bytes) else "a list"
+                raise HubError(f"split {split}, row {number}: {name} is {type_name}, not text")
             if value is None or not as_text(value).strip():
                 return None, False
             texts.append(as_text(value))
         match self.extension:
             case "tsv":
-                # A tab or a line end would end the text for whoever reads the file.
+                # Tabs and line breaks are separators of the file.
                 stripped = [text.strip() for text in texts]
-                smooth = [re.sub("\r\n|[\r\n\t]", " ", text) for text in stripped]
-                return "\t".join(smooth) + "\n", smooth != stripped
+                replaced = [re.sub("\r\n|[\r\n\t]", " ", text) for text in stripped]
+                return "\t".join(replaced) + "\n", replaced != stripped
             case "txt":
                 return texts[0].rstrip("\n") + "\n", False
             case _:
@@ -158,25 +158,25 @@ class Form:
 
 
 def split_choice(text):
-    """Reads `valid=dev`; with nothing after the `=`, the part is left out."""
+    """Parses `valid=dev`; an empty name skips the split."""
     part, equals, split = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError("write for example valid=validation")
+        raise argparse.ArgumentTypeError("expected PART=NAME, for example valid=validation")
     if part not in PARTS:
         raise argparse.ArgumentTypeError(unknown("part", part, PARTS))
     return part, split
 
 
 def choose_splits(choices, splits):
-    """The split of each part: the one that was chosen, or the one with the usual name."""
-    # The last choice of a part counts, as for flags.
+    """The split of each part: the selected one, or the one with a common name."""
+    # The last choice of a part wins, as for flags.
     choices, chosen = dict(choices), {}
-    for part, usual in PARTS.items():
-        found = [name for name in usual if name in splits]
+    for part, common in PARTS.items():
+        found = [name for name in common if name in splits]
         name = choices.get(part, found[0] if found else "train" if part == "train" else "")
         if name and name not in splits:
-            what = unknown("split", name, splits)
-            raise HubError(f"{what}\n  do: say which is which: --split {part}=NAME")
+            message = unknown("split", name, splits)
+            raise HubError(f"{message}\n  help: select a split with --split {part}=NAME")
         if name:
             chosen[part] = name
     return chosen
@@ -186,33 +186,33 @@ def choose_splits(choices, splits):
 
 
 @dataclass
-class Written:
-    """What was written of a split."""
+class SplitSummary:
+    """Statistics of a written split."""
 
     part: str
     path: Path
     rows: int = 0
     blank: int = 0
-    smoothed: int = 0
+    replaced: int = 0
     # The kind of each field.
     fields: dict[str, str] = field(default_factory=dict)
     classes: set[str] = field(default_factory=set)
 
     def observe(self, row):
         for name, value in row.items():
-            known, now = self.fields.get(name, "missing"), kind(value)
-            # Numbers of which some are whole are numbers.
-            if known == "missing" or now in ("number", "bytes", "list"):
-                self.fields[name] = now
+            known, current = self.fields.get(name, "missing"), kind(value)
+            # A field of integers and floats is a number.
+            if known == "missing" or current in ("number", "bytes", "list"):
+                self.fields[name] = current
 
     def summary(self):
         lines = [f"{self.path}: {count(self.rows)}"]
         if self.blank:
-            lines.append(f"  {count(self.blank)} left out: a field is blank")
-        if self.smoothed:
-            lines.append(f"  {count(self.smoothed)} whose tabs or line ends became spaces")
+            lines.append(f"  {count(self.blank)} skipped: a field is blank")
+        if self.replaced:
+            lines.append(f"  {count(self.replaced)} with tabs or line breaks replaced by spaces")
         fields = (
-            f"{name} ({kind}{'' if is_written(kind) else ', left out'})"
+            f"{name} ({kind}{'' if is_written(kind) else ', not written'})"
             for name, kind in self.fields.items()
         )
         lines.append(f"  fields: {', '.join(fields)}")
@@ -227,52 +227,52 @@ def count(rows):
     return f"{rows} row{'' if rows == 1 else 's'}"
 
 
-def refuse_existing(folder, form):
-    """Fails if a file of any part is there; called before anything slow."""
+def refuse_existing(folder, format):
+    """Fails if a file of any part exists; called before anything slow."""
     for part in PARTS:
-        path = folder / f"{part}.{form.extension}"
+        path = folder / f"{part}.{format.extension}"
         if path.exists():
             raise HubError(
-                f"{path} is there already\n"
-                "  do: choose another --to, or have it replaced with --overwrite"
+                f"{path} already exists\n"
+                "  help: choose another --to, or replace it with --overwrite"
             )
 
 
-def write(data, splits, form, folder):
-    """Writes a file for each part. They get their names when all are complete."""
+def write(data, splits, format, folder):
+    """Writes a file for each part; they are renamed to their final names when all are complete."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = {part: folder / f".{part}-{os.getpid()}" for part in splits}
     try:
-        all_written = []
+        summaries = []
         for part, split in splits.items():
-            written = Written(part, folder / f"{part}.{form.extension}")
-            write_split(data[split], split, form, partial[part], written)
-            all_written.append(written)
-        for written in all_written:
-            partial[written.part].replace(written.path)
-        return all_written
+            summary = SplitSummary(part, folder / f"{part}.{format.extension}")
+            write_split(data[split], split, format, partial[part], summary)
+            summaries.append(summary)
+        for summary in summaries:
+            partial[summary.part].replace(summary.path)
+        return summaries
     finally:
         for path in partial.values():
             path.unlink(missing_ok=True)
 
 
-def write_split(dataset, split, form, path, written):
+def write_split(dataset, split, format, path, summary):
     with path.open("w", encoding="utf-8", newline="\n") as file:
         number = 0
         for number, row in enumerate(rows(dataset), start=1):
-            written.observe(row)
-            text, smoothed = form.written(row, split, number)
+            summary.observe(row)
+            text, replaced = format.encode(row, split, number)
             if text is None:
-                written.blank += 1
+                summary.blank += 1
                 continue
             file.write(text)
-            written.rows += 1
-            written.smoothed += smoothed
-            if "label" in form.needs:
-                written.classes.add(as_text(row[form.needs["label"]]))
-        if written.rows == 0:
-            raise HubError(f"split {split} has {count(number)}, and none that can be used")
-        # On the disk before it gets its name: a power cut leaves no short file behind.
+            summary.rows += 1
+            summary.replaced += replaced
+            if "label" in format.needs:
+                summary.classes.add(as_text(row[format.needs["label"]]))
+        if summary.rows == 0:
+            raise HubError(f"split {split} has {count(number)}, but none with all required fields")
+        # Synced before it is renamed, so that a power failure leaves no truncated file.
         file.flush()
         os.fsync(file.fileno())
 
@@ -280,8 +280,8 @@ def write_split(dataset, split, form, path, written):
 def rows(dataset):
     """The rows of a split as dictionaries.
 
-    Nothing is decoded: a class is its number, a picture is its bytes. What is nested becomes
-    fields of the row: `translation.en` is `translation_en`.
+    Nothing is decoded: a class is its index, an image its bytes. Nested fields are flattened:
+    `translation.en` becomes `translation_en`.
     """
     for table in dataset.with_format("arrow").iter(batch_size=1000):
         while (flat := table.flatten()).column_names != table.column_names:
@@ -293,85 +293,85 @@ def rows(dataset):
 # The config
 
 
-def section(form, all_written):
-    """The `[data]` section that reads the files, or what is to be said before there is one."""
-    fields = all_written[0].fields
-    needs, data_kind = form.needs, form.kind
+def section(format, summaries):
+    """The `[data]` section for the files, or a hint if the fields cannot be guessed."""
+    fields = summaries[0].fields
+    needs, data_kind = format.needs, format.kind
     if data_kind is None:
         needs, data_kind = guess(fields), "labelled"
     if needs is None:
         texts = [name for name, kind in fields.items() if kind == "text"]
         return (
-            "# Which fields to learn from cannot be guessed; these are texts: "
+            "# The fields to train on are ambiguous; text fields: "
             f"{', '.join(texts)}\n"
-            "# Choose some, with --overwrite, and the files and this section follow:\n"
-            "#   --text FIELD --label FIELD      texts and their classes\n"
-            "#   --source FIELD --target FIELD   texts and their translations\n"
-            "#   --text FIELD                    running text\n"
+            "# Select fields, with --overwrite:\n"
+            "#   --text FIELD --label FIELD      labelled text\n"
+            "#   --source FIELD --target FIELD   parallel text\n"
+            "#   --text FIELD                    plain text\n"
         )
 
     def quoted(text):
         return json.dumps(str(text), ensure_ascii=False)
 
     lines = ["[data]", f'kind = "{data_kind}"']
-    lines += [f"{written.part} = {quoted(written.path)}" for written in all_written]
+    lines += [f"{summary.part} = {quoted(summary.path)}" for summary in summaries]
     if data_kind == "labelled":
         lines += [f"{role}_field = {quoted(needs[role])}" for role in ("label", "text")]
     return "\n".join(lines) + "\n"
 
 
 def guess(fields):
-    """The fields of a class and a text, where it is plain which they are."""
+    """The label and text fields, if unambiguous."""
     if "label" in fields and "text" in fields:
         return {"label": "label", "text": "text"}
-    numbers = [name for name, kind in fields.items() if kind == "whole number"]
+    numbers = [name for name, kind in fields.items() if kind == "integer"]
     texts = [name for name, kind in fields.items() if kind == "text"]
     if len(numbers) == 1 and len(texts) == 1:
         return {"label": numbers[0], "text": texts[0]}
     return None
 
 
-# The hub
+# The Hub
 
 
 def load(name, subset, cache):
-    """Every split of a data set, from the hub, from the cache, or from a folder."""
+    """Loads all splits of a dataset from the Hub, the cache or a folder."""
     import datasets
 
     try:
         return datasets.load_dataset(name, subset, cache_dir=str(cache / "datasets"))
     except Exception as error:
-        what = f"{name} with subset {subset}" if subset else name
+        dataset = f"{name} with subset {subset}" if subset else name
         raise HubError(
-            f"{what} could not be loaded: {error}\n"
-            "  do: look at https://huggingface.co/datasets whether it is called so, and whether a "
-            "subset must be named (--subset)\n"
-            "  see that this machine reaches the hub (HF_ENDPOINT names a mirror), and set HF_TOKEN "
-            "if the data set wants a login"
+            f"cannot load {dataset}: {error}\n"
+            "  help: check the name at https://huggingface.co/datasets, and whether it needs a "
+            "--subset\n"
+            "  check the connection to the Hub (HF_ENDPOINT selects a mirror), and set HF_TOKEN if the "
+            "dataset requires a login"
         ) from error
 
 
 def run_in_environment(cache):
-    """Runs this program by the Python of a virtual environment that has `datasets`."""
+    """Runs this program in a virtual environment with `datasets`."""
     folder = cache / "venv"
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python3")
 
     def call(*arguments):
-        # Standard output is for the result.
+        # Standard output is reserved for the result.
         return subprocess.run(arguments, stdout=sys.stderr).returncode == 0
 
     def has_datasets():
         return python.exists() and call(python, "-c", "import datasets")
 
     if not has_datasets():
-        print(f"installing Python's package datasets into {folder}", file=sys.stderr)
+        print(f"installing the Python package datasets into {folder}", file=sys.stderr)
         made = call(sys.executable, "-m", "venv", folder)
         if not (made and call(python, "-m", "pip", "--quiet", "install", "datasets")):
             raise HubError(
-                f"Python's package datasets could not be installed into {folder}\n"
-                "  do: see that pip reaches PyPI (PIP_INDEX_URL names another index), that there is "
-                "disk space, and on Debian that python3-venv is installed; then remove that folder "
-                "and try again"
+                f"cannot install the Python package datasets into {folder}\n"
+                "  help: check that pip can reach PyPI (PIP_INDEX_URL selects another index), the disk "
+                "space, and on Debian that python3-venv is installed; then remove that folder and try "
+                "again"
             )
     return subprocess.run([python, __file__, *sys.argv[1:]]).returncode
 
@@ -379,33 +379,33 @@ def run_in_environment(cache):
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="cargo xtask hub",
-        description="Writes a data set of the Hugging Face hub as files that training reads. Without "
-        "--text, --source and --target, every field is written, as JSON lines.",
+        description="Download a dataset of the Hugging Face Hub and write it as files for training. "
+        "Without --text, --source and --target, all fields are written as JSON lines.",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("name", help="what the hub calls it, as stanfordnlp/imdb, or a folder with files")
-    add("--subset", metavar="NAME", help="which subset of it")
-    add("--to", metavar="FOLDER", type=Path, required=True, help="the folder for the files")
+    add("name", help="name on the Hub, such as stanfordnlp/imdb, or a local folder")
+    add("--subset", metavar="NAME", help="subset (configuration) of the dataset")
+    add("--to", metavar="FOLDER", type=Path, required=True, help="output folder")
     add(
         "--split",
         metavar="PART=NAME",
         type=split_choice,
         action="append",
         default=[],
-        help="which split becomes what, as valid=validation_matched; test= leaves one out",
+        help="select a split, such as valid=validation_matched; test= skips it",
     )
-    add("--source", metavar="FIELD", help="write pairs: the field of the text")
-    add("--target", metavar="FIELD", help="write pairs: the field of its translation")
-    add("--text", metavar="FIELD", help="write running text; with --label, texts and classes")
-    add("--label", metavar="FIELD", help="the field of the class")
-    add("--overwrite", action="store_true", help="replace files that are there")
+    add("--source", metavar="FIELD", help="source field of parallel text")
+    add("--target", metavar="FIELD", help="target field of parallel text")
+    add("--text", metavar="FIELD", help="text field of plain text or, with --label, of labelled text")
+    add("--label", metavar="FIELD", help="label field")
+    add("--overwrite", action="store_true", help="replace existing files")
     add(
         "--cache",
         metavar="FOLDER",
         type=Path,
         required=True,
-        help="for data sets and Python's packages [default: attention-zoo/hub in the user's cache]",
+        help="cache of datasets and Python packages [default: attention-zoo/hub in the user's cache]",
     )
     parsed = parser.parse_args(arguments)
     for flag, other in [("source", "target"), ("target", "source"), ("label", "text")]:
@@ -417,18 +417,18 @@ def parse(arguments):
 
 
 def run(arguments):
-    form = Form.chosen(arguments)
+    format = Format.from_arguments(arguments)
     if not arguments.overwrite:
-        refuse_existing(arguments.to, form)
+        refuse_existing(arguments.to, format)
     cache = arguments.cache.absolute()
     if importlib.util.find_spec("datasets") is None:
         return run_in_environment(cache)
     data = load(arguments.name, arguments.subset, cache)
-    all_written = write(data, choose_splits(arguments.split, data), form, arguments.to)
-    for written in all_written:
-        print(printable(written.summary()), file=sys.stderr)
+    summaries = write(data, choose_splits(arguments.split, data), format, arguments.to)
+    for summary in summaries:
+        print(printable(summary.summary()), file=sys.stderr)
     print(file=sys.stderr)
-    print(section(form, all_written), end="")
+    print(section(format, summaries), end="")
     return 0
 
 

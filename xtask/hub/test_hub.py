@@ -1,6 +1,6 @@
 """Tests of hub.py: `python3 test_hub.py`, as `cargo xtask test` does.
 
-With ZOO_HUB set, the package `datasets` itself is installed and loads a small folder.
+With ZOO_HUB set, the real package `datasets` is installed and loads a small folder.
 """
 
 import json
@@ -19,15 +19,15 @@ import datasets  # noqa: E402
 import hub  # noqa: E402
 
 
-def form(*flags):
-    return hub.Form.chosen(hub.parse(["n", "--to", "t", "--cache", "c", *flags]))
+def file_format(*flags):
+    return hub.Format.from_arguments(hub.parse(["n", "--to", "t", "--cache", "c", *flags]))
 
 
 class Values(unittest.TestCase):
-    def test_values_are_what_json_has(self):
+    def test_values_as_json(self):
         for value, plain, kind in [
-            (True, 1, "whole number"),
-            (7, 7, "whole number"),
+            (True, 1, "integer"),
+            (7, 7, "integer"),
             (0.5, 0.5, "number"),
             (float("nan"), None, "missing"),
             ("一", "一", "text"),
@@ -37,22 +37,22 @@ class Values(unittest.TestCase):
         ]:
             self.assertEqual((hub.plain(value), hub.kind(hub.plain(value))), (plain, kind))
 
-    def test_numbers_are_read_as_texts(self):
+    def test_numbers_as_strings(self):
         self.assertEqual([hub.as_text(value) for value in (3, 2.0, 0.5)], ["3", "2", "0.5"])
 
-    def test_a_field_of_some_whole_numbers_is_one_of_numbers(self):
-        written = hub.Written("train", Path("train.jsonl"))
+    def test_integers_and_floats_are_numbers(self):
+        written = hub.SplitSummary("train", Path("train.jsonl"))
         for value in (None, 1, 0.5, 2):
             written.observe({"x": value})
         self.assertEqual(written.fields, {"x": "number"})
 
-    def test_what_a_terminal_acts_on_is_escaped(self):
+    def test_control_characters_are_escaped(self):
         self.assertEqual(hub.printable("a\tb\n\x1b[2J\u202e好"), "a\tb\n\\u{1b}[2J\\u{202e}好")
 
 
-class Forms(unittest.TestCase):
-    def test_pairs_are_one_line_each(self):
-        pairs = form("--source", "de", "--target", "en")
+class Formats(unittest.TestCase):
+    def test_parallel_text(self):
+        pairs = file_format("--source", "de", "--target", "en")
         for de, en, expected in [
             ("gut ", "good", ("gut\tgood\n", False)),
             ("a\r\nb", "a\tb", ("a b\ta b\n", True)),
@@ -60,29 +60,29 @@ class Forms(unittest.TestCase):
             (" \n", "good", (None, False)),
             (3, 0.5, ("3\t0.5\n", False)),
         ]:
-            self.assertEqual(pairs.written({"de": de, "en": en}, "train", 1), expected)
+            self.assertEqual(pairs.encode({"de": de, "en": en}, "train", 1), expected)
 
-    def test_running_text_has_its_lines(self):
+    def test_plain_text(self):
         row = {"en": "a\n\n b\n\n", "de": None}
-        self.assertEqual(form("--text", "en").written(row, "train", 1), ("a\n\n b\n", False))
+        self.assertEqual(file_format("--text", "en").encode(row, "train", 1), ("a\n\n b\n", False))
 
-    def test_fields_have_their_order_and_bytes_and_lists_are_left_out(self):
+    def test_json_lines_without_bytes_and_lists(self):
         row = {"z": "一", "b": b"12", "a": None, "l": [1], "n": -1, "x": 0.5}
-        text, _ = form().written(row, "train", 1)
+        text, _ = file_format().encode(row, "train", 1)
         self.assertEqual(text, '{"z":"一","a":null,"n":-1,"x":0.5}\n')
 
-    def test_unknown_fields_and_pictures_are_errors(self):
+    def test_unknown_fields_and_bytes_are_errors(self):
         row = {"de": b"123456789", "en": [], "n": 3}
         for flags, message in [
             (
                 ["--label", "n", "--text", "ne"],
                 'split dev: unknown field "ne": did you mean n?\n  known: de, en, n',
             ),
-            (["--text", "de"], "split dev, row 4: de is 9 bytes, and no text"),
-            (["--text", "en"], "split dev, row 4: en is a list, and no text"),
+            (["--text", "de"], "split dev, row 4: de is 9 bytes, not text"),
+            (["--text", "en"], "split dev, row 4: en is a list, not text"),
         ]:
             with self.assertRaises(hub.HubError) as caught:
-                form(*flags).written(row, "dev", 4)
+                file_format(*flags).encode(row, "dev", 4)
             self.assertEqual(str(caught.exception), message)
 
 
@@ -90,9 +90,9 @@ class Splits(unittest.TestCase):
     def chosen(self, choices, splits):
         return hub.choose_splits(map(hub.split_choice, choices), splits)
 
-    def test_the_usual_names_are_known_and_others_can_be_chosen(self):
-        usual = self.chosen([], ["unsupervised", "test", "train", "dev"])
-        self.assertEqual(usual, {"train": "train", "valid": "dev", "test": "test"})
+    def test_common_names_and_selected_splits(self):
+        common = self.chosen([], ["unsupervised", "test", "train", "dev"])
+        self.assertEqual(common, {"train": "train", "valid": "dev", "test": "test"})
         own = self.chosen(["train=x", "train=full", "test="], ["full", "test"])
         self.assertEqual(own, {"train": "full"})
 
@@ -111,21 +111,21 @@ class Splits(unittest.TestCase):
 
 
 class Sections(unittest.TestCase):
-    def test_fields_are_guessed_only_where_it_is_plain(self):
-        text, whole = "text", "whole number"
+    def test_unambiguous_fields_are_guessed(self):
+        text, integer = "text", "integer"
         for fields, guessed in [
             ({"title": text, "text": text, "label": text}, ("label", "text")),
-            ({"stars": whole, "review": text, "p": "number"}, ("stars", "review")),
+            ({"stars": integer, "review": text, "p": "number"}, ("stars", "review")),
             ({"de": text, "en": text}, None),
-            ({"id": whole, "y": whole, "x": text}, None),
+            ({"id": integer, "y": integer, "x": text}, None),
         ]:
             found = hub.guess(fields)
             self.assertEqual(found and (found["label"], found["text"]), guessed)
 
-    def test_what_cannot_be_guessed_is_asked_for(self):
-        written = hub.Written("train", Path("train.jsonl"))
+    def test_ambiguous_fields(self):
+        written = hub.SplitSummary("train", Path("train.jsonl"))
         written.fields = {"de": "text", "n": "number", "en": "text"}
-        self.assertIn("these are texts: de, en\n", hub.section(form(), [written]))
+        self.assertIn("text fields: de, en\n", hub.section(file_format(), [written]))
 
 
 class Files(unittest.TestCase):
@@ -138,8 +138,8 @@ class Files(unittest.TestCase):
     def names(self):
         return sorted(path.name for path in self.folder.iterdir())
 
-    def test_every_field_is_written_where_none_is_chosen(self):
-        [written] = hub.write(self.data, {"train": "train"}, form(), self.folder)
+    def test_all_fields_are_written_by_default(self):
+        [written] = hub.write(self.data, {"train": "train"}, file_format(), self.folder)
         lines = (self.folder / "train.jsonl").read_text(encoding="utf-8").splitlines()
         self.assertEqual(
             lines[0],
@@ -149,35 +149,35 @@ class Files(unittest.TestCase):
         self.assertEqual(len(lines), 3)
         self.assertEqual(
             written.summary().splitlines()[1],
-            "  fields: text (text), label (whole number), score (number), "
-            "checked (whole number), photo (bytes, left out), tags (list, left out), "
+            "  fields: text (text), label (integer), score (number), "
+            "checked (integer), photo (bytes, not written), tags (list, not written), "
             "translation_en (text), translation_zh (text)",
         )
 
-    def test_existing_files_stay_and_a_failure_leaves_nothing(self):
-        pairs = form("--source", "translation_zh", "--target", "translation_en")
+    def test_existing_files_are_kept_and_failures_write_nothing(self):
+        pairs = file_format("--source", "translation_zh", "--target", "translation_en")
         hub.refuse_existing(self.folder, pairs)
         (self.folder / "valid.tsv").write_text("mine")
-        with self.assertRaisesRegex(hub.HubError, "valid.tsv is there already(.|\n)*--overwrite"):
+        with self.assertRaisesRegex(hub.HubError, "valid.tsv already exists(.|\n)*--overwrite"):
             hub.refuse_existing(self.folder, pairs)
-        # Files of another form do not matter.
-        hub.refuse_existing(self.folder, form())
-        # The first split can be written and the second cannot: neither is.
+        # Files of another format do not matter.
+        hub.refuse_existing(self.folder, file_format())
+        # The second split fails, so neither is written.
         self.data["validation"] = datasets.Dataset([{"other": 1}])
         with self.assertRaises(hub.HubError):
             hub.write(self.data, {"train": "train", "valid": "validation"}, pairs, self.folder)
         self.assertEqual(self.names(), ["valid.tsv"])
         self.assertEqual((self.folder / "valid.tsv").read_text(), "mine")
 
-    def test_a_split_of_blank_rows_is_an_error(self):
+    def test_a_split_without_usable_rows_is_an_error(self):
         data = {"train": datasets.Dataset([datasets.BLANK] * 2)}
-        with self.assertRaisesRegex(hub.HubError, "train has 2 rows, and none that can be used"):
-            hub.write(data, {"train": "train"}, form("--text", "text"), self.folder)
+        with self.assertRaisesRegex(hub.HubError, "train has 2 rows, but none with all required fields"):
+            hub.write(data, {"train": "train"}, file_format("--text", "text"), self.folder)
         self.assertEqual(self.names(), [])
 
 
 class Environment(unittest.TestCase):
-    """Which programs are run, by a stand-in that runs none."""
+    """Subprocesses of the virtual environment, mocked."""
 
     def calls(self, fails=()):
         def run(arguments, **_):
@@ -205,16 +205,16 @@ class Environment(unittest.TestCase):
         self.assertEqual(len(called), 2)
         self.assertTrue(called[1].endswith("hub.py reviews"), called)
 
-    def test_packages_that_cannot_be_installed_are_an_error(self):
+    def test_failed_installation(self):
         for fails in (["import", "-m venv"], ["import", "-m pip"]):
             _, error = self.calls(fails)
-            for part in ("could not be installed into cache/venv", "PIP_INDEX_URL", "python3-venv"):
+            for part in ("datasets into cache/venv", "PIP_INDEX_URL", "python3-venv"):
                 self.assertIn(part, error)
 
 
 @unittest.skipUnless("ZOO_HUB" in os.environ, "installs the package datasets: set ZOO_HUB")
 class Real(unittest.TestCase):
-    """The package `datasets` itself, which is installed as for a user."""
+    """The real package `datasets`, installed as for a user."""
 
     def test_a_folder_is_loaded(self):
         with tempfile.TemporaryDirectory() as name:

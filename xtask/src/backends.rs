@@ -1,64 +1,63 @@
-//! `--backend WORD,...`: which backends a command is about, and what they need
-//! from this machine before they can be built and run.
+//! `--backend NAME,...`: the backends of a command, and their system requirements.
 
 use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::Args;
-use zoo_spec::{Backend, BackendWord};
+use zoo_spec::{Backend, BackendId};
 
 use crate::{libtorch, vulkan};
 
-/// The flags of every command that builds for backends.
+/// The flags of every command that builds backends.
 #[derive(Args, Clone)]
 pub(crate) struct Backends {
-    /// flex (or cpu), ndarray, wgpu, vulkan, tch, tch-cpu, tch-cuda, cuda; several
-    /// with commas; an index may follow (wgpu:1); all: every one that needs no GPU
-    #[arg(long = "backend", value_name = "WORD,...", default_value = "flex", value_parser = parse)]
-    words: Words,
+    /// Comma-separated backends: flex (or cpu), ndarray, wgpu, vulkan, tch, tch-cpu, tch-cuda,
+    /// cuda, with an optional device index (wgpu:1); or all that need no GPU: all
+    #[arg(long = "backend", value_name = "NAME,...", default_value = "flex", value_parser = parse)]
+    ids: Ids,
 
-    /// Install a missing software Vulkan driver (as root on Debian and its kin)
+    /// Install a software Vulkan driver if there is none (Debian, as root)
     #[arg(long)]
     install: bool,
 }
 
-/// One value of the flag is all of them, which clap does not expect of a plain `Vec`.
-type Words = Vec<BackendWord>;
+/// An alias, because clap treats a plain `Vec` as a repeated flag.
+type Ids = Vec<BackendId>;
 
-fn parse(text: &str) -> Result<Words, String> {
+fn parse(text: &str) -> Result<Ids, String> {
     if text == "all" {
-        return Ok(Backend::WITHOUT_GPU.map(BackendWord::from).to_vec());
+        return Ok(Backend::WITHOUT_GPU.map(BackendId::from).to_vec());
     }
-    let mut words = Words::new();
+    let mut ids = Ids::new();
     for part in text.split(',') {
-        let word = part
+        let id = part
             .trim()
             .parse()
             .map_err(|error| format!("{error} (or all)"))?;
-        if !words.contains(&word) {
-            words.push(word);
+        if !ids.contains(&id) {
+            ids.push(id);
         }
     }
-    Ok(words)
+    Ok(ids)
 }
 
 impl Backends {
-    pub(crate) fn words(&self) -> &[BackendWord] {
-        &self.words
+    pub(crate) fn ids(&self) -> &[BackendId] {
+        &self.ids
     }
 
-    /// The cargo features that compile them in.
+    /// The cargo features that enable them.
     pub(crate) fn features(&self) -> Vec<&'static str> {
         self.features_with(vulkan::has_gpu())
     }
 
-    fn features_with(&self, gpu: bool) -> Vec<&'static str> {
-        let words = self.words().iter();
-        let mut features: Vec<_> = words.map(|word| word.backend.feature()).collect();
-        // Trying kernels out pays on a GPU. A software adapter takes minutes for
-        // it, and would find the same kernel for every shape.
-        let tunes = |feature: &&str| ["wgpu", "vulkan", "cuda"].contains(feature);
-        if gpu && features.iter().any(tunes) {
+    fn features_with(&self, has_gpu: bool) -> Vec<&'static str> {
+        let ids = self.ids().iter();
+        let mut features: Vec<_> = ids.map(|id| id.backend.feature()).collect();
+        // Autotuning pays off on a GPU only: on a software adapter it takes minutes and selects the
+        // same kernel for every shape.
+        let is_tunable = |feature: &&str| ["wgpu", "vulkan", "cuda"].contains(feature);
+        if has_gpu && features.iter().any(is_tunable) {
             features.push("autotune");
         }
         features.sort_unstable();
@@ -66,35 +65,33 @@ impl Backends {
         features
     }
 
-    /// A single one.
-    pub(crate) fn one(word: BackendWord, install: bool) -> Self {
+    /// A single backend.
+    pub(crate) fn one(id: BackendId, install: bool) -> Self {
         Self {
-            words: vec![word],
+            ids: vec![id],
             install,
         }
     }
 
-    /// One of them, alone.
-    pub(crate) fn only(&self, word: BackendWord) -> Self {
-        Self::one(word, self.install)
+    /// One of them, with the same options.
+    pub(crate) fn only(&self, id: BackendId) -> Self {
+        Self::one(id, self.install)
     }
 
-    /// Sees to it that they can be built and run here, and returns the
-    /// environment to do so in.
+    /// Installs what they need to be built and run, and returns the environment variables.
     pub(crate) fn prepare(&self) -> Result<Environment> {
         let mut environment = Environment::default();
-        let needs = |backend| self.words().iter().any(|word| word.backend == backend);
+        let needs = |backend| self.ids().iter().any(|id| id.backend == backend);
         if needs(Backend::Wgpu) && needs(Backend::Vulkan) {
             anyhow::bail!(
-                "wgpu and vulkan cannot share a build: with the feature `vulkan` compiled in, \
-                 wgpu would run its SPIR-V shaders too\n  do: run the command once for each"
+                "wgpu and vulkan cannot share a build: with the feature `vulkan`, wgpu would use SPIR-V \
+                 shaders, too\n  help: run the command once for each"
             );
         }
         if needs(Backend::Wgpu) || needs(Backend::Vulkan) {
             vulkan::provide(self.install)?;
         }
-        let mut words = self.words.iter();
-        if words.any(|word| word.backend.needs_libtorch()) {
+        if self.ids.iter().any(|id| id.backend.needs_libtorch()) {
             environment.extend(libtorch::provide()?.environment());
         }
         Ok(environment)
@@ -108,23 +105,23 @@ pub(crate) type Environment = Vec<(&'static str, OsString)>;
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
-        let words = parse(text).unwrap_or_else(|error| panic!("{error}"));
-        words.iter().map(BackendWord::to_string).collect()
+    fn names(text: &str) -> Vec<String> {
+        let ids = parse(text).unwrap_or_else(|error| panic!("{error}"));
+        ids.iter().map(BackendId::to_string).collect()
     }
 
     #[test]
-    fn lists_are_read_and_repeats_dropped() {
-        assert_eq!(words("wgpu:1, flex,cpu"), ["wgpu:1", "flex"]);
-        assert_eq!(words("all"), ["flex", "ndarray", "wgpu", "tch-cpu"]);
+    fn lists_are_parsed_and_deduplicated() {
+        assert_eq!(names("wgpu:1, flex,cpu"), ["wgpu:1", "flex"]);
+        assert_eq!(names("all"), ["flex", "ndarray", "wgpu", "tch-cpu"]);
     }
 
     #[test]
-    fn features_follow_from_words_and_machine() {
-        let features = |text: &str, gpu: bool| {
-            let words = parse(text).unwrap_or_else(|error| panic!("{error}"));
+    fn features_depend_on_backends_and_gpu() {
+        let features = |text: &str, has_gpu: bool| {
+            let ids = parse(text).unwrap_or_else(|error| panic!("{error}"));
             let install = false;
-            Backends { words, install }.features_with(gpu)
+            Backends { ids, install }.features_with(has_gpu)
         };
         assert_eq!(features("tch-cpu,flex,tch-cuda", true), ["flex", "tch"]);
         assert_eq!(features("wgpu", false), ["wgpu"]);

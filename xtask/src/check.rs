@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what a change must pass, quickest first.
+//! `cargo xtask check`: all checks that a change must pass, fastest first.
 
 use std::process::Command;
 
@@ -6,30 +6,30 @@ use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::backends::{Backends, Environment};
-use crate::build::{cargo_output, cargo_run, run, said};
-use crate::packages;
+use crate::build::{cargo_output, cargo_run, run, stdout_of};
 use crate::test::Test;
+use crate::{packages, print};
 
 #[derive(Args)]
 pub(crate) struct Check {
     #[command(flatten)]
     backends: Backends,
 
-    /// Leave these steps out
+    /// Skip these steps
     #[arg(long, value_name = "STEP,...", value_delimiter = ',')]
     skip: Vec<Step>,
 }
 
-/// In the order they are done.
+/// In execution order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
-    /// rustfmt, on every file of the repository
+    /// rustfmt on every file of the repository
     Fmt,
-    /// Licences, sources and unused dependencies, by cargo-deny and cargo-machete
+    /// Licences, sources and unused dependencies (cargo-deny and cargo-machete)
     Dependencies,
-    /// `cargo publish --dry-run` of what others get
+    /// `cargo publish --dry-run` of the published crates
     Package,
-    /// The libraries with no backend at all, as somebody gets them who picks one of his own
+    /// Clippy on the libraries without any backend feature
     Bare,
     Clippy,
     Doc,
@@ -41,7 +41,7 @@ impl Check {
         let environment = self.backends.prepare()?;
         for step in Step::value_variants() {
             if !self.skip.contains(step) {
-                println!("{}", format!("{step:?}").to_lowercase());
+                print(&format!("{step:?}\n").to_lowercase());
                 self.step(*step, &environment)?;
             }
         }
@@ -51,13 +51,12 @@ impl Check {
     fn step(&self, step: Step, environment: &Environment) -> Result<()> {
         let cargo = |arguments: &str| cargo_run(arguments, environment);
         let features = packages::features(&self.backends.features());
-        // The release profile, so that build scripts, LibTorch's bindings among
-        // them, are shared with the tests.
+        // The release profile shares build scripts, such as LibTorch's bindings, with the tests.
         let all = format!("--workspace --release --features {features}");
         match step {
             Step::Fmt => format_check(),
             Step::Dependencies => dependencies(),
-            // Without a build: they are built from the same files as everything else.
+            // Without a build: the other steps build the same files.
             Step::Package => {
                 cargo("publish --dry-run --workspace --quiet --locked --no-verify --allow-dirty")
             }
@@ -84,28 +83,27 @@ impl Check {
     }
 }
 
-/// Checks the format of every tracked file: `cargo fmt` does not find modules that a macro
-/// declares, nor projects outside the workspace.
+/// Runs rustfmt on every tracked file: `cargo fmt` misses modules declared by macros and projects
+/// outside the workspace.
 fn format_check() -> Result<()> {
-    let files = said("git", &["ls-files", "*.rs"]).unwrap_or_default();
+    let files = stdout_of("git", &["ls-files", "*.rs"]).unwrap_or_default();
     ensure!(
         !files.is_empty(),
-        "git lists no Rust files\n  do: run this in a git checkout"
+        "git lists no Rust files\n  help: run this in a git repository"
     );
     run(Command::new("rustfmt")
         .args(["--edition", "2024", "--check"])
         .args(files.lines()))
 }
 
-/// What the workspace depends on: `deny.toml` lists the licences and sources that are allowed
-/// (cargo-deny), and every dependency is used by some code (cargo-machete).
+/// Licences and sources of dependencies (`deny.toml`, cargo-deny), and unused ones (cargo-machete).
 fn dependencies() -> Result<()> {
     let environment = Environment::new();
-    for program in ["deny", "machete"] {
-        let version = cargo_output(&format!("{program} --version"), &environment)?;
+    for tool in ["deny", "machete"] {
+        let version = cargo_output(&format!("{tool} --version"), &environment)?;
         ensure!(
             version.status.success(),
-            "cargo-{program} is not installed\n  do: cargo install --locked cargo-deny cargo-machete"
+            "cargo-{tool} is not installed\n  help: cargo install --locked cargo-deny cargo-machete"
         );
     }
     cargo_run(

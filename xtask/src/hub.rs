@@ -1,4 +1,4 @@
-//! `cargo xtask hub`: starts `xtask/hub/hub.py`, which writes data sets of the hub as files.
+//! `cargo xtask hub`: runs `xtask/hub/hub.py`, which downloads datasets of the Hugging Face Hub.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::backends::Environment;
-use crate::{libtorch, places, program};
+use crate::{libtorch, paths, program};
 
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Hub {
-    /// What hub.py is given: stanfordnlp/imdb --to data/imdb, or --help
+    /// Arguments of hub.py: stanfordnlp/imdb --to data/imdb, or --help
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -24,14 +24,14 @@ pub(crate) struct Hub {
 impl Hub {
     pub(crate) fn run(&self) -> Result<()> {
         let python = libtorch::python().context(
-            "the hub's data sets are loaded by Python, and there is no Python 3.10 or newer on the \
-             PATH\n  do: install one; on Debian: apt-get install python3 python3-venv",
+            "downloading datasets needs Python 3.10 or newer, and there is none on the PATH\n  \
+             help: install it; on Debian: apt-get install python3 python3-venv",
         )?;
         let mut command = Command::new(python);
-        command.arg(places::workspace().join("xtask/hub/hub.py"));
-        // The last one counts, so that the user's own is taken.
-        command.arg("--cache").arg(places::cache()?.join("hub"));
+        command.arg(paths::workspace().join("xtask/hub/hub.py"));
+        // A --cache of the user comes later and overrides this one.
+        command.arg("--cache").arg(paths::cache()?.join("hub"));
         command.args(&self.arguments);
-        program::hand_over(command, &Environment::new())
+        program::exec(command, &Environment::new())
     }
 }

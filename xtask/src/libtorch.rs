@@ -1,9 +1,8 @@
-//! LibTorch for the `tch` backends: found, or installed once.
+//! LibTorch for the `tch` backends.
 //!
-//! In this order: the `LIBTORCH` the user set; a Python whose torch is of the
-//! right version; our own copy under the user's cache directory, installed with
-//! pip when it is first needed. `LIBTORCH` is then always set for cargo, so that
-//! no build script downloads anything by itself.
+//! Searched in this order: the environment variable `LIBTORCH`; the torch package of Python, if its
+//! version matches; a private copy in the user's cache directory, installed with pip on first use.
+//! `LIBTORCH` is always set for cargo, so that no build script downloads anything.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,35 +13,35 @@ use anyhow::{Context, Result, bail};
 use zoo_spec::libtorch_version;
 
 use crate::backends::Environment;
-use crate::build::{first_line, said};
-use crate::places;
+use crate::build::{first_line, stdout_of};
+use crate::paths;
 
-/// What tch 0.22 is made for, and what we install.
+/// The version required by tch 0.22, and the one to install.
 const SERIES: &str = "2.9";
 const VERSION: &str = "2.9.1";
 
-/// Lets the user take responsibility for another version; torch-sys knows it too.
+/// Allows other versions; also read by torch-sys.
 const BYPASS: &str = "LIBTORCH_BYPASS_VERSION_CHECK";
 
-/// The source of our own copy.
+/// The source of the private copy.
 const INSTALLED: &str = "installed by cargo xtask";
 
-/// A LibTorch that can be built against and run.
+/// A LibTorch installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LibTorch {
-    /// The folder that holds `include/` and `lib/`.
+    /// Folder with `include/` and `lib/`.
     pub(crate) folder: PathBuf,
-    /// Its version, where it says one.
+    /// Its version, if known.
     pub(crate) version: Option<String>,
-    /// Where it came from, for people.
+    /// Where it was found.
     pub(crate) source: &'static str,
 }
 
 impl LibTorch {
-    /// What a build and a run need: where it is, and where its libraries are.
+    /// Environment variables to build and run with it.
     pub(crate) fn environment(&self) -> Environment {
         let mut libraries = vec![self.folder.join("lib")];
-        // A wheel keeps CUDA's libraries beside it, and needs them even on the CPU.
+        // A wheel has CUDA libraries in sibling packages, and needs them even on the CPU.
         if let Some(site) = self.folder.parent() {
             let packages = fs::read_dir(site.join("nvidia")).into_iter().flatten();
             libraries.extend(packages.flatten().map(|p| p.path().join("lib")));
@@ -52,13 +51,13 @@ impl LibTorch {
         } else {
             "LD_LIBRARY_PATH"
         };
-        if let Some(already) = std::env::var_os(variable) {
-            libraries.extend(std::env::split_paths(&already));
+        if let Some(paths) = std::env::var_os(variable) {
+            libraries.extend(std::env::split_paths(&paths));
         }
         let libraries = std::env::join_paths(libraries).unwrap_or_default();
         vec![
             ("LIBTORCH", self.folder.clone().into_os_string()),
-            // We checked the version; torch-sys would insist on 2.9.0 to the digit.
+            // The version was checked already; torch-sys would require exactly 2.9.0.
             (BYPASS, OsString::from("1")),
             (variable, libraries),
         ]
@@ -69,8 +68,8 @@ impl LibTorch {
         self.folder.join("lib/libtorch_cuda.so").exists()
     }
 
-    /// The LibTorch in `folder`, if one is there.
-    fn at(folder: &Path, source: &'static str) -> Option<Self> {
+    /// The LibTorch in `folder`, if any.
+    fn in_folder(folder: &Path, source: &'static str) -> Option<Self> {
         let library = ["so", "dylib"]
             .iter()
             .any(|e| folder.join(format!("lib/libtorch_cpu.{e}")).exists());
@@ -81,40 +80,42 @@ impl LibTorch {
         })
     }
 
-    fn is_right_version(&self) -> bool {
+    fn is_supported_version(&self) -> bool {
         self.version
             .as_deref()
             .is_none_or(|version| version.starts_with(&format!("{SERIES}.")))
     }
 }
 
-/// The LibTorch that would be used, without installing anything. A `LIBTORCH` of the user's that
-/// cannot be used is an error.
+/// Finds LibTorch without installing anything. An unusable `LIBTORCH` is an error.
 pub(crate) fn find() -> Result<Option<LibTorch>> {
     if let Some(folder) = std::env::var_os("LIBTORCH").filter(|value| !value.is_empty()) {
-        return users(Path::new(&folder), std::env::var_os(BYPASS).is_some()).map(Some);
+        return from_variable(Path::new(&folder), std::env::var_os(BYPASS).is_some()).map(Some);
     }
-    if let Some(found) = pythons().filter(LibTorch::is_right_version) {
+    if let Some(found) = from_python().filter(LibTorch::is_supported_version) {
         return Ok(Some(found));
     }
-    Ok(LibTorch::at(&private()?.join("torch"), INSTALLED))
+    Ok(LibTorch::in_folder(
+        &private_folder()?.join("torch"),
+        INSTALLED,
+    ))
 }
 
-fn users(folder: &Path, any_version: bool) -> Result<LibTorch> {
-    // A build script would count a relative path from its own package.
+fn from_variable(folder: &Path, any_version: bool) -> Result<LibTorch> {
+    // A build script would resolve a relative path from its own package.
     let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let Some(found) = LibTorch::at(folder, "LIBTORCH") else {
+    let Some(found) = LibTorch::in_folder(folder, "LIBTORCH") else {
         bail!(
-            "LIBTORCH is set to {}, which holds no LibTorch (no include/torch, no lib/libtorch_cpu)\n  \
-             do: set it to the folder that does, or unset it and cargo xtask provides one",
+            "LIBTORCH is set to {}, which is not LibTorch (no include/torch or lib/libtorch_cpu)\n  \
+             help: set it to a LibTorch folder, or unset it to let cargo xtask install one",
             folder.display()
         );
     };
-    if !found.is_right_version() && !any_version {
+    if !found.is_supported_version() && !any_version {
         bail!(
-            "LIBTORCH is set to {}, version {}, and tch 0.22 is made for {SERIES}\n  \
-             do: set it to a LibTorch {SERIES}, unset it and cargo xtask provides one, or set \
-             {BYPASS}=1 to try this one",
+            "LIBTORCH is set to {}, version {}, but tch 0.22 requires {SERIES}\n  \
+             help: set it to a LibTorch {SERIES}, unset it to let cargo xtask install one, or set \
+             {BYPASS}=1 to use this one",
             folder.display(),
             found.version.unwrap_or_default()
         );
@@ -122,77 +123,76 @@ fn users(folder: &Path, any_version: bool) -> Result<LibTorch> {
     Ok(found)
 }
 
-/// Asks where torch is without importing it, which would take seconds.
+/// Prints the folder of torch without importing it, which would take seconds.
 const WHERE_IS_TORCH: &str = "import importlib.util as u; s = u.find_spec('torch'); \
                               print(s.submodule_search_locations[0] if s else '')";
 
-fn pythons() -> Option<LibTorch> {
-    let folder = said(python()?, &["-c", WHERE_IS_TORCH])?;
-    // Without a torch it prints an empty line.
-    LibTorch::at(Path::new(&folder), "Python's torch").filter(|_| !folder.is_empty())
+fn from_python() -> Option<LibTorch> {
+    let folder = stdout_of(python()?, &["-c", WHERE_IS_TORCH])?;
+    // The output is empty if torch is not installed.
+    LibTorch::in_folder(Path::new(&folder), "Python's torch").filter(|_| !folder.is_empty())
 }
 
-/// The Python on the path, if it runs.
+/// The Python 3.10 or newer on the PATH, if any.
 pub(crate) fn python() -> Option<&'static str> {
     let is_new_enough = ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"];
     let mut names = ["python3", "python"].into_iter();
-    names.find(|name| said(name, &is_new_enough).is_some())
+    names.find(|name| stdout_of(name, &is_new_enough).is_some())
 }
 
-/// The C++ compiler that LibTorch's bindings are compiled with, as it names itself.
+/// Version line of the C++ compiler for LibTorch's bindings.
 pub(crate) fn cxx_compiler() -> Option<String> {
-    let users = std::env::var("CXX").ok();
+    let variable = std::env::var("CXX").ok();
     let names = ["c++", "g++", "clang++"].map(str::to_owned);
-    let mut names = users.into_iter().chain(names);
+    let mut names = variable.into_iter().chain(names);
     names.find_map(|name| first_line(&name, &["--version"]))
 }
 
-/// Our own copy's folder, there or not.
-fn private() -> Result<PathBuf> {
-    Ok(places::cache()?.join("libtorch").join(VERSION))
+/// Folder of the private copy, which may not exist.
+fn private_folder() -> Result<PathBuf> {
+    Ok(paths::cache()?.join("libtorch").join(VERSION))
 }
 
-/// The LibTorch to use, installed first if there is none. If that fails, the error says in which
-/// three ways one can be provided.
+/// Finds LibTorch, or installs it. The error lists three ways to provide one.
 pub(crate) fn provide() -> Result<LibTorch> {
     if cxx_compiler().is_none() {
         bail!(
-            "the tch backends need a C++ compiler for LibTorch's bindings\n  do: apt-get install g++"
+            "the tch backends need a C++ compiler for LibTorch's bindings\n  help: apt-get install g++"
         );
     }
     if let Some(found) = find()? {
         return Ok(found);
     }
-    let home = private()?;
+    let home = private_folder()?;
     install(&home).with_context(|| {
         format!(
-            "LibTorch {SERIES} is needed for the tch backends, and could be neither found nor installed\n  \
-             provide one of these:\n    \
+            "the tch backends need LibTorch {SERIES}, which was not found and could not be installed\n  \
+             help: provide one of these:\n    \
              1. LIBTORCH=/path/to/libtorch, a folder with include/ and lib/, version {SERIES}\n    \
              2. a Python whose torch is version {SERIES} (pip install torch=={VERSION})\n    \
-             3. Python 3.10 or newer with pip, and network: this command then installs it into {}\n  \
-             what went wrong",
+             3. Python 3.10 or newer with pip and network access, to install it into {}\n  \
+             cause",
             home.display()
         )
     })?;
-    LibTorch::at(&home.join("torch"), INSTALLED)
-        .context("pip installed torch, but it holds no LibTorch")
+    LibTorch::in_folder(&home.join("torch"), INSTALLED)
+        .context("the torch installed by pip does not contain LibTorch")
 }
 
-/// Installs torch into `home` with pip, all or nothing: it is put together
-/// beside it and renamed when complete, so a killed download is never used.
+/// Installs torch into `home` with pip, atomically: it is installed into a sibling folder and renamed
+/// when complete, so an interrupted download is never used.
 fn install(home: &Path) -> Result<()> {
-    let python = python().context("there is no Python 3.10 or newer on the PATH")?;
+    let python = python().context("no Python 3.10 or newer on the PATH")?;
     let parent = home.parent().context("the cache folder has no parent")?;
     fs::create_dir_all(parent)
         .with_context(|| format!("cannot create the folder {}", parent.display()))?;
 
-    // One installation at a time; the lock goes with the process, however it ends.
+    // One installation at a time; the lock is released when the process ends.
     let lock = File::create(parent.join(".lock"))
         .with_context(|| format!("cannot write to {}", parent.display()))?;
     lock.lock().context("cannot lock the LibTorch folder")?;
     if home.exists() {
-        return Ok(()); // another process was first
+        return Ok(()); // installed by another process
     }
     let partial = parent.join(format!(".{VERSION}.partial"));
     if partial.exists() {
@@ -207,18 +207,18 @@ fn install(home: &Path) -> Result<()> {
     let status = Command::new(python)
         .args(["-m", "pip", "install", "--no-warn-script-location"])
         .arg("--disable-pip-version-check")
-        // An option only newer pips know; as a variable, older ones ignore it.
+        // As an option, older versions of pip would reject it.
         .env("PIP_ROOT_USER_ACTION", "ignore")
         .arg("--target")
         .arg(&partial)
         .arg(format!("torch=={VERSION}"))
         .stdin(Stdio::null())
-        // Progress is no result: stdout may be somebody's JSON.
+        // Progress goes to stderr: stdout may be JSON.
         .stdout(std::io::stderr())
         .status()
-        .context("pip could not be started")?;
+        .context("cannot start pip")?;
     if !status.success() {
-        bail!("pip install torch=={VERSION} failed; its own message is above");
+        bail!("pip install torch=={VERSION} failed (see above)");
     }
     fs::rename(&partial, home)
         .with_context(|| format!("cannot move the finished install to {}", home.display()))
@@ -228,8 +228,8 @@ fn install(home: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A folder that looks like a LibTorch, with this in one of its files.
-    fn pretend(file: &str, text: &str) -> tempfile::TempDir {
+    /// A folder that looks like LibTorch, with one more file.
+    fn fake_libtorch(file: &str, text: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for inner in ["include/torch", "lib"] {
             fs::create_dir_all(folder.path().join(inner)).expect("a temporary folder");
@@ -241,29 +241,28 @@ mod tests {
     }
 
     #[test]
-    fn the_users_libtorch_is_taken_if_it_is_one() {
-        let right = pretend("build-version", "2.9.0+cpu\n");
-        let found = users(right.path(), false).expect("a LibTorch 2.9");
+    fn libtorch_variable_is_validated() {
+        let supported = fake_libtorch("build-version", "2.9.0+cpu\n");
+        let found = from_variable(supported.path(), false).expect("a LibTorch 2.9");
         assert_eq!(found.version.as_deref(), Some("2.9.0+cpu"));
 
-        let newer = pretend("build-version", "2.11.0");
-        let none = "LIBTORCH is set to /nowhere, which holds no LibTorch";
-        let another = "version 2.11.0, and tch 0.22 is made for 2.9";
-        for (folder, says) in [
-            (Path::new("/nowhere"), [none, ""]),
-            (newer.path(), [another, BYPASS]),
+        let newer = fake_libtorch("build-version", "2.11.0");
+        let missing = "LIBTORCH is set to /nowhere, which is not LibTorch";
+        let unsupported = "version 2.11.0, but tch 0.22 requires 2.9";
+        for (folder, parts) in [
+            (Path::new("/nowhere"), [missing, ""]),
+            (newer.path(), [unsupported, BYPASS]),
         ] {
-            let error = users(folder, false).unwrap_err().to_string();
-            assert!(says.iter().all(|part| error.contains(part)), "{error}");
+            let error = from_variable(folder, false).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         }
-        // The user takes responsibility.
-        assert!(users(newer.path(), true).is_ok());
+        assert!(from_variable(newer.path(), true).is_ok());
     }
 
     #[test]
-    fn a_wheel_tells_its_version() {
+    fn version_of_a_wheel() {
         let text = "__all__ = ['__version__']\n__version__ = '2.9.1+cu128'\n";
-        let version = libtorch_version(pretend("version.py", text).path());
+        let version = libtorch_version(fake_libtorch("version.py", text).path());
         assert_eq!(version.as_deref(), Some("2.9.1+cu128"));
     }
 }

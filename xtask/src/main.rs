@@ -1,7 +1,7 @@
-//! `cargo xtask`: everything people do with this workspace, in one command.
+//! `cargo xtask`: the development commands of the workspace.
 //!
-//! It never links Burn: it compiles in seconds, answers `--help` and a misspelt
-//! flag at once, and builds the rest with just the features a backend needs.
+//! It does not link Burn, so it compiles in seconds; it builds the other programs with the features
+//! that a backend needs.
 
 mod backends;
 mod bench;
@@ -11,13 +11,14 @@ mod doctor;
 mod hub;
 mod libtorch;
 mod packages;
-mod places;
+mod paths;
 mod program;
 mod readme;
 mod test;
 mod train;
 mod vulkan;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -27,7 +28,7 @@ use zoo_spec::printable_text;
 #[command(
     name = "cargo xtask",
     bin_name = "cargo xtask",
-    about = "The commands of Attention Zoo"
+    about = "Development tasks of Attention Zoo"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -36,24 +37,29 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train from a TOML file
+    /// Train a model from a TOML config
     Train(train::Train),
-    /// Translate, classify, generate and more with what was trained: zoo -- --help
+    /// Run the zoo program: translate, classify, generate, ... (see zoo -- --help)
     Zoo(train::Zoo),
-    /// Bring a data set of the Hugging Face hub into files that training reads
+    /// Download a dataset from the Hugging Face Hub
     Hub(hub::Hub),
-    /// Measure attention on a backend and print a table
+    /// Benchmark attention mechanisms and models
     Bench(Box<bench::Bench>),
-    /// Run the tests on one backend after another
+    /// Run the tests on one or more backends
     Test(test::Test),
-    /// Format, dependencies, packages, lints, docs and tests, every warning an error
+    /// Check formatting, dependencies, packages, lints, docs and tests; warnings are errors
     Check(check::Check),
-    /// Show what this machine has, what is missing, and how to get it
+    /// Show what each backend needs, and what is missing on this machine
     Doctor(doctor::Doctor),
-    /// Write the parts of the README that follow from the code, and draw its picture
+    /// Generate the mechanism table and the plot of the README
     Readme,
-    /// Write docs/config.md, which follows from the code
+    /// Generate docs/config.md
     ConfigDocs,
+}
+
+/// Prints to stdout, ignoring a closed pipe (`| head`).
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn main() -> ExitCode {

@@ -1,13 +1,12 @@
-//! Which packages cargo is told of.
+//! The packages of each cargo command.
 //!
-//! Cargo settles on features for all packages of one call. Tests, benches and training
-//! therefore name the same packages, whichever programs they want of them: Burn gets the
-//! same features each time, and is compiled once.
+//! Cargo unifies features over all packages of a command. Tests, benchmarks and training therefore
+//! name the same packages, so that Burn is compiled once with the same features.
 //!
-//! The one exception is a bench without flex ([`program`]). It compiles no burn-flex, and shares
-//! with training all but the crates that know every backend: burn-tensor, burn-dispatch, burn-core
-//! and what is built on them. Features of other crates that burn-train turns on are pinned in
-//! `crates/backend/Cargo.toml`.
+//! The exception is a benchmark without flex ([`program`]). It does not compile burn-flex, and shares
+//! all crates with training except those that depend on the set of backends: burn-tensor,
+//! burn-dispatch, burn-core and their dependents. Features of other crates that burn-train enables
+//! are pinned in `crates/backend/Cargo.toml`.
 
 /// Packages that link Burn and have a feature for each backend.
 const WITH_FEATURES: [&str; 5] = [
@@ -18,10 +17,10 @@ const WITH_FEATURES: [&str; 5] = [
     "zoo-train",
 ];
 
-/// Those that are built and tested beside them.
+/// Packages that link Burn and have no backend features.
 const WITHOUT_FEATURES: [&str; 4] = ["zoo-attention", "zoo-kernels", "zoo-models", "zoo-oracle"];
 
-/// Packages without Burn, which are tested in the profile that built this very program.
+/// Packages without Burn, tested in the profile of xtask itself.
 const LIGHT: [&str; 6] = [
     "xtask",
     "zoo-spec",
@@ -35,51 +34,55 @@ const LIGHT: [&str; 6] = [
 const TRAINING: &str = "zoo-train";
 const ZOO: &str = "zoo";
 
-/// The arguments of `cargo COMMAND` over all packages that link Burn, with these backends.
+/// The arguments of `cargo COMMAND` for all packages that link Burn, with these backends.
 pub(crate) fn with_burn(command: &str, backends: &[&str]) -> String {
     arguments(command, backends, |_| true)
 }
 
-/// The arguments of `cargo build` for one program of these packages.
+/// The arguments of `cargo build` for one program.
 ///
-/// burn-train turns on Burn's feature `flex`, whichever backend is asked for. A program that does
-/// not train is therefore built without [`TRAINING`] among the packages, unless flex is wanted:
-/// then the features are the same, and everything is shared with the tests.
+/// burn-train enables Burn's feature `flex` for any backend. A program that does not train is
+/// therefore built without the package [`TRAINING`], unless flex is requested anyway: then
+/// everything is shared with the tests.
 pub(crate) fn program(name: &str, backends: &[&str]) -> String {
     let all = name == ZOO || backends.contains(&"flex");
     let build = arguments("build", backends, |package| all || package != TRAINING);
     format!("{build} --bin {name}")
 }
 
-fn arguments(command: &str, backends: &[&str], chosen: impl Fn(&str) -> bool) -> String {
-    let mut chosen: Vec<_> = (WITH_FEATURES.into_iter())
-        .filter(|package| chosen(package))
+fn arguments(command: &str, backends: &[&str], is_selected: impl Fn(&str) -> bool) -> String {
+    let mut packages: Vec<_> = (WITH_FEATURES.into_iter())
+        .filter(|package| is_selected(package))
         .collect();
-    let features = features_of(&chosen, backends);
-    chosen.extend(WITHOUT_FEATURES);
-    let packages = listed(&chosen);
+    let features = features_of(&packages, backends);
+    packages.extend(WITHOUT_FEATURES);
+    let packages = package_flags(&packages);
     format!("{command} --release --features {features}{packages}")
 }
 
-fn listed(packages: &[&str]) -> String {
-    let each = packages.iter().map(|name| format!(" --package {name}"));
-    each.collect()
+fn package_flags(packages: &[&str]) -> String {
+    let flags = packages.iter().map(|name| format!(" --package {name}"));
+    flags.collect()
 }
 
-/// The features of every package that has them, as cargo wants them.
+/// The value of `--features` for every package with backend features.
 pub(crate) fn features(backends: &[&str]) -> String {
     features_of(&WITH_FEATURES, backends)
 }
 
 fn features_of(packages: &[&str], backends: &[&str]) -> String {
-    let of = |package| (backends.iter()).map(move |backend| format!("{package}/{backend}"));
-    let features: Vec<_> = packages.iter().flat_map(of).collect();
+    let of_package = |package| {
+        backends
+            .iter()
+            .map(move |backend| format!("{package}/{backend}"))
+    };
+    let features: Vec<_> = packages.iter().flat_map(of_package).collect();
     features.join(",")
 }
 
-/// `cargo test` over the packages without Burn, to be built and not run.
+/// The arguments of `cargo test --no-run` for the packages without Burn.
 pub(crate) fn light_tests() -> String {
-    format!("test --no-run --quiet{}", listed(&LIGHT))
+    format!("test --no-run --quiet{}", package_flags(&LIGHT))
 }
 
 #[cfg(test)]
@@ -90,10 +93,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::build::said;
+    use crate::build::stdout_of;
 
     #[test]
-    fn a_program_is_built_as_the_tests_are() {
+    fn programs_and_tests_share_packages() {
         for (name, backends, training) in [
             ("zoo", &["autotune", "wgpu"][..], true),
             ("zoo-bench", &["flex", "wgpu"], true),
@@ -111,13 +114,12 @@ mod tests {
         }
     }
 
-    /// What cargo prints.
     fn cargo(arguments: &str) -> String {
         let arguments: Vec<_> = arguments.split_whitespace().collect();
-        said(env!("CARGO"), &arguments).unwrap_or_else(|| panic!("cargo {arguments:?} fails"))
+        stdout_of(env!("CARGO"), &arguments).unwrap_or_else(|| panic!("cargo {arguments:?} failed"))
     }
 
-    /// What cargo tells of the packages of the workspace.
+    /// Metadata of the workspace's packages.
     fn packages() -> Vec<Value> {
         let metadata = cargo("metadata --no-deps --format-version=1 --locked");
         let metadata: Value = serde_json::from_str(&metadata).expect("JSON");
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_package_is_tested_somewhere() {
+    fn every_package_is_tested() {
         let all = WITH_FEATURES.iter().chain(&WITHOUT_FEATURES).chain(&LIGHT);
         let listed: BTreeSet<_> = all.copied().collect();
         let packages = packages();
@@ -135,9 +137,9 @@ mod tests {
         assert_eq!(names.collect::<BTreeSet<_>>(), listed);
     }
 
-    /// What crates.io and docs.rs want of packages, and cargo does not ask for.
+    /// Metadata for crates.io and docs.rs that cargo does not require.
     #[test]
-    fn packages_that_others_get_are_complete() {
+    fn published_packages_have_metadata() {
         let published: Vec<_> = (packages().into_iter())
             .filter(|package| package["publish"].is_null())
             .collect();
@@ -155,7 +157,7 @@ mod tests {
             for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
                 assert!(manifest.with_file_name(file).is_file(), "{name}: {file}");
             }
-            // docs.rs has no LibTorch, and downloads nothing.
+            // docs.rs has neither LibTorch nor network access.
             let features = package["features"].as_object().expect("a table");
             let documented = package["metadata"]["docs"]["rs"]["features"].as_array();
             assert_eq!(documented.is_none(), features.is_empty(), "{name}");
@@ -163,23 +165,25 @@ mod tests {
                 let feature = feature.as_str().expect("a name");
                 let is_built =
                     features.contains_key(feature) && !["tch", "cuda"].contains(&feature);
-                assert!(is_built, "{name} is documented with the feature {feature}");
+                assert!(
+                    is_built,
+                    "docs.rs cannot build the feature {feature} of {name}"
+                );
             }
         }
     }
 
-    /// What cargo would compile, with the features of each: crates for this machine, and
-    /// those of build scripts and macros.
+    /// The crates that cargo would compile, each with its features.
     fn compiled(arguments: &str, edges: &str) -> BTreeSet<String> {
-        // `cargo tree` compiles nothing, so it knows no profile and no programs.
+        // `cargo tree` has no profile and no programs.
         let (_, packages) = arguments.split_once(" --release ").expect("the profile");
         let (packages, _) = packages.split_once(" --bin ").unwrap_or((packages, ""));
-        // Without spaces: a crate, and its features behind a bar.
+        // Without spaces: a crate, a bar and its features.
         let format = "--prefix none --format {p}|{f} --locked";
         let tree = cargo(&format!("tree {packages} --edges {edges} {format}"));
-        // What was shown before has a star behind it.
-        let once = |line: &str| line.trim_end_matches(" (*)").to_owned();
-        tree.lines().map(once).collect()
+        // Repeated crates end in a star.
+        let without_star = |line: &str| line.trim_end_matches(" (*)").to_owned();
+        tree.lines().map(without_star).collect()
     }
 
     /// A crate with its version.
@@ -187,17 +191,17 @@ mod tests {
         line.split('|').next().unwrap_or_default()
     }
 
-    /// Crates of one build that another compiles too, but not with the same features.
-    fn differ<'a>(one: &'a BTreeSet<String>, other: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
-        let known: BTreeSet<_> = other.iter().map(|line| name(line)).collect();
-        let lines = one.difference(other).map(|line| name(line));
-        lines.filter(|name| known.contains(name)).collect()
+    /// Crates that both builds compile, with different features.
+    fn differences<'a>(a: &'a BTreeSet<String>, b: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
+        let in_b: BTreeSet<_> = b.iter().map(|line| name(line)).collect();
+        let lines = a.difference(b).map(|line| name(line));
+        lines.filter(|name| in_b.contains(name)).collect()
     }
 
-    /// `cargo test` also counts what only tests depend on. Were one of these to switch on a
-    /// feature of something below Burn, tests and programs would each compile their own.
+    /// If a dev-dependency enabled a feature of a crate below Burn, tests and programs would each
+    /// compile their own Burn.
     #[test]
-    fn what_tests_depend_on_changes_nothing_below_burn() {
+    fn dev_dependencies_do_not_change_features_of_burn() {
         for backends in [
             &["flex"][..],
             &["tch"],
@@ -208,28 +212,28 @@ mod tests {
             let programs = compiled(&all(), "normal,build");
             let tests = compiled(&all(), "normal,build,dev");
             assert!(programs.iter().any(|line| line.starts_with("burn v0.22.1")));
-            let differ = differ(&programs, &tests);
-            assert!(differ.is_empty(), "{backends:?}: {differ:#?}");
+            let differences = differences(&programs, &tests);
+            assert!(differences.is_empty(), "{backends:?}: {differences:#?}");
         }
     }
 
-    /// A bench compiles no more of Burn than it uses, and training compiles nothing a second
-    /// time but for the crates that know all backends.
+    /// A benchmark compiles only the part of Burn that it uses, and shares it with training, except
+    /// for the crates that depend on the set of backends.
     #[test]
-    fn a_bench_shares_what_it_compiles_with_training() {
-        let knows_backends = ["burn-core v", "burn-dispatch v", "burn-tensor v"];
+    fn benchmarks_and_training_share_dependencies() {
+        let depends_on_backends = ["burn-core v", "burn-dispatch v", "burn-tensor v"];
         for (backends, may_differ) in [
             (&["flex"][..], &[][..]),
             (&["flex", "ndarray", "tch", "wgpu"], &[]),
-            (&["wgpu"], &knows_backends),
-            (&["autotune", "vulkan"], &knows_backends),
-            (&["ndarray"], &knows_backends),
-            (&["tch"], &knows_backends),
+            (&["wgpu"], &depends_on_backends),
+            (&["autotune", "vulkan"], &depends_on_backends),
+            (&["ndarray"], &depends_on_backends),
+            (&["tch"], &depends_on_backends),
         ] {
             let bench = compiled(&program("zoo-bench", backends), "normal,build");
             let zoo = compiled(&program("zoo", backends), "normal,build");
-            let differ = differ(&bench, &zoo);
-            let unexpected: Vec<_> = differ
+            let differences = differences(&bench, &zoo);
+            let unexpected: Vec<_> = differences
                 .iter()
                 .filter(|name| !name.starts_with("zoo-"))
                 .filter(|name| !may_differ.iter().any(|start| name.starts_with(start)))

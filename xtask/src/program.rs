@@ -1,4 +1,4 @@
-//! The programs that link Burn: built with one backend, put aside, started.
+//! Building and starting the programs that link Burn.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,31 +6,30 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::backends::{Backends, Environment};
-use crate::{build, packages, places};
+use crate::{build, packages, paths};
 
-/// Builds a program with these backends in it, and keeps it.
+/// Builds a program with these backends and returns the path of a copy.
 pub(crate) fn provide(
     name: &str,
     backends: &Backends,
     environment: &Environment,
 ) -> Result<PathBuf> {
-    let chosen = backends.features();
-    let (built, _) = build::cargo_build(&packages::program(name, &chosen), environment)?;
+    let features = backends.features();
+    let (built, _) = build::cargo_build(&packages::program(name, &features), environment)?;
     let program = built
         .iter()
         .find(|built| built.target == name && built.kind == "bin")
-        .with_context(|| format!("cargo built no {name}"))?;
+        .with_context(|| format!("cargo did not build {name}"))?;
     let file = program.executable.file_name().unwrap_or_default();
-    let copy = places::target()
+    let copy = paths::target()
         .join(name)
-        .join(chosen.join(","))
+        .join(features.join(","))
         .join(file);
     keep(&program.executable, &copy)?;
     Ok(copy)
 }
 
-/// Copies a program to where the next build does not replace it. It has its name when it is
-/// complete.
+/// Copies a program to a path that the next build does not overwrite, atomically.
 pub(crate) fn keep(program: &Path, copy: &Path) -> Result<()> {
     let folder = copy.parent().unwrap_or(Path::new(""));
     let partial = folder.join(format!(".{}", std::process::id()));
@@ -40,21 +39,21 @@ pub(crate) fn keep(program: &Path, copy: &Path) -> Result<()> {
         .with_context(|| format!("cannot copy {} to {}", program.display(), copy.display()))
 }
 
-/// Ends as `command` does: the terminal, its keys and the exit code are the program's own.
-pub(crate) fn hand_over(mut command: Command, environment: &Environment) -> Result<()> {
-    build::set(&mut command, environment);
+/// Replaces this process by `command`, which inherits the terminal and determines the exit code.
+pub(crate) fn exec(mut command: Command, environment: &Environment) -> Result<()> {
+    build::set_environment(&mut command, environment);
     let program = command.get_program().to_owned();
     let failed = || format!("cannot start {}", program.display());
     #[cfg(unix)]
     {
-        // In our place, not below us: nobody stands between it and Ctrl-C.
+        // Not a child process, so that Ctrl-C reaches only the program.
         use std::os::unix::process::CommandExt;
         Err(command.exec()).with_context(failed)
     }
     #[cfg(not(unix))]
     {
-        // Ctrl-C reaches both, and it is for the program to answer.
-        ctrlc::set_handler(|| {}).context("cannot watch for Ctrl-C")?;
+        // Ctrl-C reaches both processes; the program handles it.
+        ctrlc::set_handler(|| {}).context("cannot install the Ctrl-C handler")?;
         let status = command.status().with_context(failed)?;
         std::process::exit(status.code().unwrap_or(1));
     }

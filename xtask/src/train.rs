@@ -1,18 +1,18 @@
-//! `cargo xtask train` reads a config, then builds and starts the program that trains from it;
-//! `cargo xtask zoo` builds the same program and starts it with whatever it is given.
+//! `cargo xtask train` validates a config, then builds and starts `zoo train`; `cargo xtask zoo`
+//! builds `zoo` and starts it with any arguments.
 
 use std::ffi::OsString;
 use std::process::Command;
 
 use anyhow::Result;
 use clap::Args;
-use zoo_spec::BackendWord;
+use zoo_spec::BackendId;
 
 use self::arguments::TrainArguments;
 use crate::backends::Backends;
-use crate::program;
+use crate::{print, program};
 
-// The flags of `zoo train`. Most of them are for the program alone to read.
+// The flags of `zoo train`, most of which only that program reads.
 #[allow(dead_code)]
 #[path = "../../crates/train/src/cli/arguments.rs"]
 mod arguments;
@@ -22,37 +22,37 @@ pub(crate) struct Train {
     #[command(flatten)]
     arguments: TrainArguments,
 
-    /// Install a missing software Vulkan driver (as root on Debian and its kin)
+    /// Install a software Vulkan driver if there is none (Debian, as root)
     #[arg(long)]
     install: bool,
 }
 
 impl Train {
     pub(crate) fn run(&self) -> Result<()> {
-        // Everything a person can get wrong, before anything slow.
+        // Validate everything before anything slow.
         let config = self.arguments.read_config()?;
         if self.arguments.print_config {
-            print!("{}", config.to_toml());
+            print(&config.to_toml());
             return Ok(());
         }
-        // The program is told what we were told, but for the flag of our own.
-        let words = std::env::args_os().skip(1);
-        let words: Vec<OsString> = words.filter(|word| word != "--install").collect();
-        start(config.backend.word, self.install, &words)
+        // All arguments are passed on, except the flag of this command.
+        let arguments = std::env::args_os().skip(1);
+        let arguments: Vec<OsString> = arguments.filter(|flag| flag != "--install").collect();
+        start(config.backend.name, self.install, &arguments)
     }
 }
 
 #[derive(Args)]
 pub(crate) struct Zoo {
-    /// The backend to compile in: ndarray, wgpu, tch-cpu, tch-cuda ...
-    #[arg(long, value_name = "WORD", default_value_t)]
-    backend: BackendWord,
+    /// Backend to build with: ndarray, wgpu, tch-cpu, tch-cuda, ...
+    #[arg(long, value_name = "NAME", default_value_t)]
+    backend: BackendId,
 
-    /// Install a missing software Vulkan driver (as root on Debian and its kin)
+    /// Install a software Vulkan driver if there is none (Debian, as root)
     #[arg(long)]
     install: bool,
 
-    /// What zoo is given: translate runs/transformer-dates, or --help
+    /// Arguments of zoo: translate runs/transformer-dates, or --help
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
@@ -63,11 +63,11 @@ impl Zoo {
     }
 }
 
-/// Builds `zoo` with a backend in it, and ends as it does.
-fn start(word: BackendWord, install: bool, arguments: &[OsString]) -> Result<()> {
-    let backends = Backends::one(word, install);
+/// Builds `zoo` with a backend and runs it.
+fn start(id: BackendId, install: bool, arguments: &[OsString]) -> Result<()> {
+    let backends = Backends::one(id, install);
     let environment = backends.prepare()?;
     let mut command = Command::new(program::provide("zoo", &backends, &environment)?);
     command.args(arguments);
-    program::hand_over(command, &environment)
+    program::exec(command, &environment)
 }

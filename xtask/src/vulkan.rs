@@ -1,4 +1,4 @@
-//! A Vulkan driver for wgpu: is there one, and how to get one.
+//! Search for a Vulkan driver for wgpu, and its installation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,24 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use crate::build::{run, said};
+use crate::build::{run, stdout_of};
 
-/// Debian's software driver; it brings the loader with it.
+/// Debian's software driver; it depends on the loader.
 const PACKAGE: &str = "mesa-vulkan-drivers";
 
-/// What a driver search found.
+/// The result of a driver search.
 #[derive(Serialize)]
 pub(crate) struct Search {
     /// Whether the loader, `libvulkan.so.1`, is installed.
     pub(crate) loader: bool,
-    /// The manifests of the drivers.
+    /// Manifests of the drivers.
     pub(crate) drivers: Vec<PathBuf>,
-    /// What to do, if something is missing.
+    /// What to do if something is missing.
     pub(crate) remedy: Option<String>,
 }
 
 impl Search {
-    /// What is missing, for people.
+    /// What is missing.
     pub(crate) fn missing(&self) -> &'static str {
         match (self.loader, self.drivers.is_empty()) {
             (false, true) => "no Vulkan loader (libvulkan.so.1) and no Vulkan driver",
@@ -35,7 +35,7 @@ impl Search {
     }
 }
 
-/// Looks for a loader and drivers the way the loader itself does.
+/// Searches for a loader and drivers like the Vulkan loader.
 pub(crate) fn search() -> Search {
     let listed = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
         .into_iter()
@@ -56,7 +56,7 @@ pub(crate) fn search() -> Search {
             .collect(),
     };
     let loader = has_loader();
-    // macOS and Windows bring their own graphics API.
+    // macOS and Windows have their own graphics APIs.
     let complete = !cfg!(target_os = "linux") || (loader && !drivers.is_empty());
     Search {
         loader,
@@ -74,11 +74,12 @@ fn has_loader() -> bool {
     const LOADER: &str = "libvulkan.so.1";
     let on_path = std::env::var_os("LD_LIBRARY_PATH")
         .is_some_and(|paths| std::env::split_paths(&paths).any(|p| p.join(LOADER).exists()));
-    let lists_it = |ldconfig| said(ldconfig, &["-p"]).is_some_and(|said| said.contains(LOADER));
+    let lists_it =
+        |ldconfig| stdout_of(ldconfig, &["-p"]).is_some_and(|output| output.contains(LOADER));
     on_path || ["ldconfig", "/sbin/ldconfig"].into_iter().any(lists_it)
 }
 
-/// Whether the machine has a GPU, as far as can be told without opening it.
+/// Whether the machine seems to have a GPU, judging by its device files.
 pub(crate) fn has_gpu() -> bool {
     if !cfg!(target_os = "linux") {
         return true;
@@ -90,7 +91,7 @@ pub(crate) fn has_gpu() -> bool {
         || entries("/dev").any(|entry| named(entry, "nvidia"))
 }
 
-/// Makes sure a driver is there, installing the software one if told to.
+/// Checks that there is a driver, or installs the software driver if `install` is set.
 pub(crate) fn provide(install: bool) -> Result<()> {
     let found = search();
     let Some(remedy) = &found.remedy else {
@@ -98,16 +99,16 @@ pub(crate) fn provide(install: bool) -> Result<()> {
     };
     if !install {
         bail!(
-            "wgpu needs a Vulkan driver, and this machine has {}\n  do: {}\n  \
-             or run this again with --install, as root on Debian and its kin",
+            "wgpu needs a Vulkan driver, but this machine has {}\n  help: {}\n  \
+             or run this again with --install (Debian, as root)",
             found.missing(),
             remedy
         );
     }
     if !Path::new("/usr/bin/apt-get").exists() {
         bail!(
-            "--install knows Debian's apt-get only, which is not here\n  do: install your \
-             system's package of Mesa's Vulkan drivers, or your GPU's driver"
+            "--install needs apt-get, which was not found\n  help: install Mesa's Vulkan drivers with \
+             your package manager, or your GPU's driver"
         );
     }
     eprintln!("installing {PACKAGE}");
@@ -116,7 +117,7 @@ pub(crate) fn provide(install: bool) -> Result<()> {
     let found = search();
     if found.remedy.is_some() {
         bail!(
-            "{PACKAGE} was installed, and still there is {}",
+            "{PACKAGE} was installed, but there is still {}",
             found.missing()
         );
     }
@@ -126,7 +127,7 @@ pub(crate) fn provide(install: bool) -> Result<()> {
 fn apt_get(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     command.args(arguments);
-    // Its progress is no result: stdout may be somebody's JSON.
+    // Progress goes to stderr: stdout may be JSON.
     command.stdout(std::io::stderr());
     command.env("DEBIAN_FRONTEND", "noninteractive");
     run(&mut command).context("apt-get failed; it needs root")

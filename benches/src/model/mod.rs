@@ -1,6 +1,6 @@
-//! A model: a step of training, a forward pass, or the generation of a batch of texts.
+//! Benchmarks of a model: training step, forward pass or generation.
 
-mod kinds;
+mod bench_model;
 mod reference;
 
 use anyhow::{Context, Result};
@@ -13,58 +13,55 @@ use zoo_kernels::{AdamConfig, AdamKind};
 use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Tokens, Transformer, token_loss};
 use zoo_spec::Mechanism;
 
-use self::kinds::Kind;
+use self::bench_model::BenchModel;
 use crate::Setting;
-use crate::timing::{peak_of, samples, wait_for};
+use crate::timing::{peak_memory, samples, sync};
 
-/// The batch that a model is measured on.
-struct Sample<M: Kind> {
+/// The batch of a benchmark.
+struct BenchBatch<M: BenchModel> {
     setup: Setup,
     batch: M::Batch,
-    /// What should be said of it.
     targets: Tokens,
 }
 
-impl<M: Kind> Sample<M> {
-    /// Makes the model, and draws its batch.
+impl<M: BenchModel> BenchBatch<M> {
+    /// Initialises a model and samples its batch.
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<(M, Self)> {
         let model = M::new(setup, attention, device)?;
-        let (batch, targets) = model.draw(setup, device)?;
-        let sample = Self {
+        let (batch, targets) = model.sample_batch(setup, device)?;
+        let batch = Self {
             setup: setup.clone(),
             batch,
             targets,
         };
-        Ok((model, sample))
+        Ok((model, batch))
     }
 
-    /// The cross-entropy of what a model says: `[1]`.
+    /// Cross-entropy loss: `[1]`.
     fn loss(&self, model: &M) -> Tensor<1> {
         token_loss(model.logits(&self.batch), &self.targets, 0.0)
     }
 
-    /// The numbers that a model has learned, and floating-point operations of the matmuls of a
-    /// pass.
-    fn counted(&self, model: &M, pass: Pass) -> (u64, f64) {
-        let (parameters, forward) = model.counted(&self.setup);
-        let work = match pass {
+    /// Number of parameters, and FLOPs of the matmuls in a pass.
+    fn count(&self, model: &M, pass: Pass) -> (u64, f64) {
+        let (parameters, forward) = model.count(&self.setup);
+        let flops = match pass {
             Pass::Train => 3.0 * forward,
             Pass::Forward | Pass::Decode => forward,
-            Pass::Generate => model.work_of_generation(&self.setup),
+            Pass::Generate => model.generation_flops(&self.setup),
         };
-        (parameters as u64, work)
+        (parameters as u64, flops)
     }
 }
 
-/// The usual one. PyTorch's models are trained with the same.
+/// Also used by the PyTorch models.
 const LEARNING_RATE: f64 = 1e-3;
 
 /// Steps after which the loss must have fallen.
 const STEPS: usize = 8;
 
-/// Measures a model: memory first, on a process that has done nothing yet but load the code;
-/// then whether it is right, and then the time; in the end its results are compared with those of
-/// a reference.
+/// Measures a model. Peak memory comes first, while the process has only run a warm-up; then the
+/// results are checked, the time is sampled, and the results are compared with a reference.
 pub(crate) fn measure_model(
     setup: &Setup,
     attention: Mechanism,
@@ -76,11 +73,11 @@ pub(crate) fn measure_model(
         setting,
     };
     match setup.model {
-        Model::Han => measurement.of::<Han>(),
-        Model::Transformer => measurement.of::<Transformer>(),
-        Model::Seq2Seq => measurement.of::<Seq2Seq>(),
-        Model::Gpt => measurement.of::<Gpt>(),
-        Model::Classifier => measurement.of::<Classifier>(),
+        Model::Han => measurement.run::<Han>(),
+        Model::Transformer => measurement.run::<Transformer>(),
+        Model::Seq2Seq => measurement.run::<Seq2Seq>(),
+        Model::Gpt => measurement.run::<Gpt>(),
+        Model::Classifier => measurement.run::<Classifier>(),
     }
 }
 
@@ -92,20 +89,20 @@ struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    fn of<M: Kind>(self) -> Result<Report> {
+    fn run<M: BenchModel>(self) -> Result<Report> {
         let Setting { pass, opened, .. } = self.setting;
         let device = self.setting.device();
-        // The same weights in every round.
+        // Equal weights in every round.
         device.seed(0);
-        // Start threads, load kernels, let the backend set itself up.
+        // Warm-up: starts threads and initialises backend and kernels.
         let tiny = Setup::new(self.setup.model, Size::Tiny);
-        self.work::<M>(&tiny, &device)?.run()?;
-        wait_for(&device)?;
+        self.workload::<M>(&tiny, &device)?.run()?;
+        sync(&device)?;
 
-        let make = || self.work::<M>(self.setup, &device);
-        // The second step finds an optimizer that has its moments.
-        let (work, peak) = peak_of(opened, &device, make, Work::run, 2)?;
-        let (parameters, flops) = work.sample.counted(work.model()?, pass);
+        let make = || self.workload::<M>(self.setup, &device);
+        // The optimizer has its moments from the second step on.
+        let (work, peak) = peak_memory(opened, &device, make, Workload::run, 2)?;
+        let (parameters, flops) = work.batch.count(work.model()?, pass);
         Ok(Report {
             parameters: Some(parameters),
             work: Some(flops),
@@ -113,10 +110,10 @@ impl Measurement<'_> {
         })
     }
 
-    /// Checks the results and takes the time.
-    fn outcome<M: Kind>(
+    /// Checks the results and samples the time.
+    fn outcome<M: BenchModel>(
         &self,
-        mut work: Work<M>,
+        mut work: Workload<M>,
         peak: Option<Peak>,
         device: &Device,
     ) -> Result<Outcome> {
@@ -127,11 +124,11 @@ impl Measurement<'_> {
         let seconds = samples(device, self.setting.sampling, || work.run())?;
         let last = work.last_loss();
         if self.setting.pass == Pass::Train && !last.is_finite() {
-            return Ok(Outcome::wrong(format!("the loss came to {last}")));
+            return Ok(Outcome::wrong(format!("the loss is {last}")));
         }
         drop(work);
-        // Last, as it takes memory and time of its own.
-        Ok(match self.against_reference::<M>(device)? {
+        // Last, because it needs additional memory and time.
+        Ok(match self.check_reference::<M>(device)? {
             Ok((error, compared)) => Outcome::Measured(Measured {
                 seconds,
                 peak,
@@ -142,10 +139,10 @@ impl Measurement<'_> {
         })
     }
 
-    fn work<M: Kind>(&self, setup: &Setup, device: &Device) -> Result<Work<M>> {
-        let (model, sample) = Sample::new(setup, self.attention, device)?;
-        Ok(Work {
-            sample,
+    fn workload<M: BenchModel>(&self, setup: &Setup, device: &Device) -> Result<Workload<M>> {
+        let (model, batch) = BenchBatch::new(setup, self.attention, device)?;
+        Ok(Workload {
+            batch,
             model: Some(model),
             optimizer: AdamConfig::new(AdamKind::Adam).init(),
             loss: None,
@@ -155,10 +152,10 @@ impl Measurement<'_> {
     }
 }
 
-/// What is run again and again. Training goes on from step to step.
-struct Work<M: Kind> {
-    sample: Sample<M>,
-    /// Taken out for a step: an optimizer that has it alone writes in place.
+/// A repeatable pass of a model. Training steps continue from each other.
+struct Workload<M: BenchModel> {
+    batch: BenchBatch<M>,
+    /// Moved out for a step: the optimizer updates uniquely owned tensors in place.
     model: Option<M>,
     optimizer: ModuleOptimizer,
     loss: Option<Tensor<1>>,
@@ -166,54 +163,52 @@ struct Work<M: Kind> {
     fault: Option<Fault>,
 }
 
-/// The result of a pass.
-enum Done {
+enum PassOutput {
     Step,
-    Said(Box<Tensor<3>>),
-    Texts(Vec<Vec<u32>>),
+    Logits(Box<Tensor<3>>),
+    Generated(Vec<Vec<u32>>),
 }
 
-impl<M: Kind> Work<M> {
-    /// Runs it once.
-    fn run(&mut self) -> Result<Done> {
+impl<M: BenchModel> Workload<M> {
+    fn run(&mut self) -> Result<PassOutput> {
         let is_wrong = self.fault == Some(Fault::Wrong);
-        let sample = &self.sample;
+        let batch = &self.batch;
         match self.pass {
             Pass::Train => {
-                // The other way, the loss goes up.
-                let rate = LEARNING_RATE * if is_wrong { -1.0 } else { 1.0 };
-                let model = self.model.take().context("its model is lost")?;
-                let loss = sample.loss(&model);
+                // A negative learning rate increases the loss.
+                let lr = LEARNING_RATE * if is_wrong { -1.0 } else { 1.0 };
+                let model = self.model.take().context("a step has failed before")?;
+                let loss = batch.loss(&model);
                 let gradients = GradientsParams::from_grads(loss.backward(), &model);
-                self.model = Some(self.optimizer.step(rate, model, gradients));
+                self.model = Some(self.optimizer.step(lr, model, gradients));
                 self.loss = Some(loss.detach());
-                Ok(Done::Step)
+                Ok(PassOutput::Step)
             }
             Pass::Generate => {
-                let mut texts = self.model()?.generate(&sample.setup, &sample.batch)?;
-                if let (true, Some(text)) = (is_wrong, texts.first_mut()) {
-                    text.pop();
+                let mut generated = self.model()?.generate(&batch.setup, &batch.batch)?;
+                if let (true, Some(tokens)) = (is_wrong, generated.first_mut()) {
+                    tokens.pop();
                 }
-                Ok(Done::Texts(texts))
+                Ok(PassOutput::Generated(generated))
             }
             Pass::Forward | Pass::Decode => {
-                let said = self.model()?.logits(&sample.batch);
-                let said = if is_wrong { said / 0.0 } else { said };
-                Ok(Done::Said(Box::new(said)))
+                let logits = self.model()?.logits(&batch.batch);
+                let logits = if is_wrong { logits / 0.0 } else { logits };
+                Ok(PassOutput::Logits(Box::new(logits)))
             }
         }
     }
 
     fn model(&self) -> Result<&M> {
-        self.model.as_ref().context("its model is lost")
+        self.model.as_ref().context("a step has failed before")
     }
 
-    /// What was looked at and found right, or what is wrong.
+    /// `Ok` with what was checked, or `Err` with what is wrong.
     fn check(&mut self) -> Result<Result<String, String>> {
         match self.run()? {
-            Done::Step => self.check_training(),
-            Done::Said(said) => check_numbers(*said),
-            Done::Texts(texts) => self.check_texts(&texts),
+            PassOutput::Step => self.check_training(),
+            PassOutput::Logits(logits) => check_logits(*logits),
+            PassOutput::Generated(tokens) => self.check_generated(&tokens),
         }
     }
 
@@ -223,62 +218,66 @@ impl<M: Kind> Work<M> {
             self.run()?;
         }
         let last = self.last_loss();
-        let told = format!("loss {first:.3} -> {last:.3} in {STEPS} steps");
-        Ok(match first.is_finite() && last < first {
-            true => Ok(told),
-            false => Err(told),
+        let losses = format!("loss {first:.3} -> {last:.3} in {STEPS} steps");
+        Ok(if first.is_finite() && last < first {
+            Ok(losses)
+        } else {
+            Err(losses)
         })
     }
 
-    /// As many tokens as were asked for, each of them the best of a whole forward pass.
-    fn check_texts(&self, texts: &[Vec<u32>]) -> Result<Result<String, String>> {
-        // Where two are as likely but for rounding, either may be taken.
-        const ROUNDING: f32 = 1e-3;
-        let (drawn, setup) = (&self.sample.batch, &self.sample.setup);
-        let (batch, new) = (setup.batch, setup.generated());
-        let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
+    /// Checks the lengths, and that each token is the argmax of a full forward pass.
+    fn check_generated(&self, generated: &[Vec<u32>]) -> Result<Result<String, String>> {
+        // Near ties may be broken differently because of rounding.
+        const TOLERANCE: f32 = 1e-3;
+        let setup = &self.batch.setup;
+        let (batch, new) = (setup.batch, setup.generated_len());
+        let lengths: Vec<usize> = generated.iter().map(Vec::len).collect();
         if lengths != vec![new; batch] {
             return Ok(Err(format!(
-                "texts of {lengths:?} tokens, not {batch} of {new}"
+                "generated {lengths:?} tokens, expected {batch} x {new}"
             )));
         }
-        let said = self.model()?.said_of(drawn, texts)?;
-        let [.., vocabulary] = said.dims();
-        let said = numbers(said)?;
-        let largest = said.iter().copied().fold(f32::MIN, f32::max);
-        let least = said.iter().copied().fold(f32::MAX, f32::min);
-        let mut short = 0.0_f32;
-        for (logits, token) in said.chunks(vocabulary).zip(texts.iter().flatten()) {
+        let model = self.model()?;
+        let logits = model.generated_logits(&self.batch.batch, generated)?;
+        let [.., vocabulary] = logits.dims();
+        let logits = to_vec(logits)?;
+        let max = logits.iter().copied().fold(f32::MIN, f32::max);
+        let min = logits.iter().copied().fold(f32::MAX, f32::min);
+        let mut gap = 0.0_f32;
+        for (logits, token) in logits.chunks(vocabulary).zip(generated.iter().flatten()) {
             let best = logits.iter().copied().fold(f32::MIN, f32::max);
-            short = short.max((best - logits[*token as usize]) / (largest - least));
+            gap = gap.max((best - logits[*token as usize]) / (max - min));
         }
-        Ok(match short < ROUNDING {
-            true => Ok(format!(
-                "{batch} x {new} tokens, each the best of a forward pass"
-            )),
-            false => Err(format!(
-                "a token is {short:.1e} of all logits' spread below the best of a forward pass"
-            )),
+        Ok(if gap < TOLERANCE {
+            Ok(format!(
+                "{batch} x {new} tokens, each the argmax of a forward pass"
+            ))
+        } else {
+            Err(format!(
+                "a token is {gap:.1e} of the logits' range below the argmax of a forward pass"
+            ))
         })
     }
 
-    /// The loss of the last step; NaN of none.
+    /// Loss of the last step; NaN before the first.
     fn last_loss(&self) -> f32 {
         let loss = self.loss.clone();
         loss.map_or(f32::NAN, |loss| loss.into_scalar::<f32>())
     }
 }
 
-fn check_numbers(said: Tensor<3>) -> Result<Result<String, String>> {
-    let [batch, _, classes] = said.dims();
-    let are_finite = numbers(said)?.iter().all(|number| number.is_finite());
-    Ok(match are_finite {
-        true => Ok(format!("{batch} x {classes} finite results")),
-        false => Err("a result is not finite".to_owned()),
+fn check_logits(logits: Tensor<3>) -> Result<Result<String, String>> {
+    let [batch, _, classes] = logits.dims();
+    let are_finite = to_vec(logits)?.iter().all(|logit| logit.is_finite());
+    Ok(if are_finite {
+        Ok(format!("{batch} x {classes} finite logits"))
+    } else {
+        Err("a logit is not finite".to_owned())
     })
 }
 
-fn numbers(tensor: Tensor<3>) -> Result<Vec<f32>> {
-    let numbers = tensor.try_into_vec_as();
-    numbers.map_err(|error| anyhow::anyhow!("the device gave nothing back: {error:?}"))
+fn to_vec(tensor: Tensor<3>) -> Result<Vec<f32>> {
+    let values = tensor.try_into_vec_as();
+    values.map_err(|error| anyhow::anyhow!("cannot read from the device: {error:?}"))
 }

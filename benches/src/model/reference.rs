@@ -1,5 +1,5 @@
-//! A model's results against those without any kernel of ours: by Burn's own operations on the
-//! same device, with the same weights and the same batch.
+//! Comparison of a model with a reference: the same weights and batch on the same device with
+//! Burn's operations instead of our kernels.
 
 use anyhow::{Context, Result};
 use burn::module::{ModuleVisitor, Param};
@@ -15,52 +15,50 @@ use zoo_models::without_kernels;
 use zoo_oracle::{Formula, Parameter, Problem};
 use zoo_spec::Mechanism;
 
-use super::kinds::Kind;
-use super::{LEARNING_RATE, Measurement, Sample, numbers};
+use super::bench_model::BenchModel;
+use super::{BenchBatch, LEARNING_RATE, Measurement, to_vec};
 
-/// The longest sequence that layers are compared at: the reference holds every weight.
-const LONGEST: usize = 512;
+/// Maximum length of the comparison: the reference materialises the attention weights.
+const MAX_LENGTH: usize = 512;
 
-/// The worst relative error and what was compared, or what is wrong.
+/// The maximum relative error and what was compared, or the wrong outcome.
 type Compared = Result<(Option<f64>, String), Outcome>;
 
 impl Measurement<'_> {
-    /// Compares the results of a pass with the reference's.
-    pub(super) fn against_reference<M: Kind>(&self, device: &Device) -> Result<Compared> {
-        if chooses_keys(self.attention) {
-            // A rounding error may change which key is chosen, and then everything.
-            let why = "not compared with a reference: it chooses keys, and may choose others";
-            return Ok(Ok((None, why.to_owned())));
+    /// Compares the results of a pass with those of the reference.
+    pub(super) fn check_reference<M: BenchModel>(&self, device: &Device) -> Result<Compared> {
+        if selects_keys(self.attention) {
+            let note = "not compared with a reference: rounding may change the selected keys";
+            return Ok(Ok((None, note.to_owned())));
         }
-        let setup = self.setup_of_reference();
-        // The same weights in every round.
+        let setup = self.reference_setup();
+        // Equal weights in every round.
         device.seed(0);
-        let (model, sample) = Sample::<M>::new(&setup, self.attention, device)?;
+        let (model, batch) = BenchBatch::<M>::new(&setup, self.attention, device)?;
         let errors = match self.setting.pass {
-            Pass::Train => self.of_training(&model, &sample).to_vec(),
+            Pass::Train => self.training_errors(&model, &batch).to_vec(),
             Pass::Forward | Pass::Decode | Pass::Generate => {
-                let computed = self.made_wrong(model.logits(&sample.batch));
-                let expected = without_kernels(|| model.logits(&sample.batch));
-                let distance = distance(&numbers(computed)?, &numbers(expected)?);
-                vec![("logits", distance)]
+                let actual = self.inject_fault(model.logits(&batch.batch));
+                let expected = without_kernels(|| model.logits(&batch.batch));
+                let error = relative_error(&to_vec(actual)?, &to_vec(expected)?);
+                vec![("logits", error)]
             }
         };
-        let allowed = match self.setting.opened.dtype {
+        let tolerance = match self.setting.opened.dtype {
             Dtype::F32 => 1e-3,
             Dtype::F16 => 2e-2,
             Dtype::Bf16 => 1e-1,
         };
-        // A NaN is worse than anything.
+        // NaN counts as infinite.
         let key = |error: f64| if error.is_nan() { f64::INFINITY } else { error };
-        let worst = errors.iter().copied();
-        let worst = worst.max_by(|a, b| key(a.1).total_cmp(&key(b.1)));
-        let worst = worst.context("nothing was compared")?;
-        // Three digits: more mean nothing, and may not read back from JSON as they were.
-        let (name, error, n) = (worst.0, rounded(worst.1), setup.n);
-        if key(error) > allowed {
+        let worst = errors.iter().max_by(|a, b| key(a.1).total_cmp(&key(b.1)));
+        let (name, error) = worst.context("no results to compare")?;
+        // Three digits, which round-trip through JSON.
+        let (error, n) = (round_to_3_digits(*error), setup.n);
+        if key(error) > tolerance {
             let detail = format!(
-                "{name} {error:.1e} away from the reference, Burn's own operations, at n = {n}; \
-                 {allowed:.0e} is allowed"
+                "{name}: error {error:.1e} against the reference (Burn's operations) at n = {n}; \
+                 tolerance {tolerance:.0e}"
             );
             let error = error.is_finite().then_some(error);
             return Ok(Err(Outcome::Wrong { error, detail }));
@@ -71,115 +69,118 @@ impl Measurement<'_> {
         Ok(Ok((Some(error), compared)))
     }
 
-    /// The model that is compared: what is measured, on shorter sequences if they are long.
-    fn setup_of_reference(&self) -> Setup {
-        let is_long = self.setup.layers > 0 && self.setup.n > LONGEST;
-        let shorter = is_long.then(|| self.setup.clone().at_length(LONGEST).ok());
+    /// The measured setup, with the length limited to [`MAX_LENGTH`].
+    fn reference_setup(&self) -> Setup {
+        let is_long = self.setup.layers > 0 && self.setup.n > MAX_LENGTH;
+        let shorter = is_long.then(|| self.setup.clone().at_length(MAX_LENGTH).ok());
         shorter.flatten().unwrap_or_else(|| self.setup.clone())
     }
 
-    fn made_wrong<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
+    fn inject_fault<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
         match self.setting.fault {
-            // Finite, and near enough to look right.
             Some(Fault::Inexact) => tensor * 1.01,
             _ => tensor,
         }
     }
 
-    /// The loss, its gradients, and the loss after a step along them.
-    fn of_training<M: Kind>(&self, model: &M, sample: &Sample<M>) -> [(&'static str, f64); 3] {
+    /// Errors of the loss, its gradients, and the loss after an optimizer step.
+    fn training_errors<M: BenchModel>(
+        &self,
+        model: &M,
+        batch: &BenchBatch<M>,
+    ) -> [(&'static str, f64); 3] {
         let results = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| {
-            let loss = change(sample.loss(model));
+            let loss = change(batch.loss(model));
             let gradients = GradientsParams::from_grads(loss.backward(), model);
-            let mut flat = Flat {
+            let mut flat = FlatGradients {
                 gradients: &gradients,
-                numbers: Vec::new(),
+                values: Vec::new(),
             };
             model.visit(&mut flat);
-            let flat = flat.numbers;
+            let flat = flat.values;
             let mut optimizer = AdamConfig::new(AdamKind::Adam).init();
             let stepped = optimizer.step(LEARNING_RATE, model.clone(), gradients);
-            let after = sample.loss(&stepped);
+            let after = batch.loss(&stepped);
             let losses = [loss, after].map(|loss| loss.into_scalar::<f32>());
             (losses, flat)
         };
-        // Both sample the same in training.
+        // The same random numbers in both runs.
         let run = |change: &dyn Fn(Tensor<1>) -> Tensor<1>| with_seed(0, || results(change));
-        let (losses, gradients) = run(&|loss| self.made_wrong(loss));
+        let (losses, gradients) = run(&|loss| self.inject_fault(loss));
         let (expected_losses, expected) = without_kernels(|| run(&|loss| loss));
-        let relative = |at: usize| {
-            let [got, expected] = [losses[at], expected_losses[at]].map(f64::from);
-            (got - expected).abs() / expected.abs()
+        let loss_error = |i: usize| {
+            let [actual, expected] = [losses[i], expected_losses[i]].map(f64::from);
+            (actual - expected).abs() / expected.abs()
         };
         [
-            ("loss", relative(0)),
-            ("gradients", distance(&gradients, &expected)),
-            ("loss after a step", relative(1)),
+            ("loss", loss_error(0)),
+            ("gradients", relative_error(&gradients, &expected)),
+            ("loss after a step", loss_error(1)),
         ]
     }
 }
 
-/// Whether a mechanism attends to keys that it chooses by their scores or hashes.
-fn chooses_keys(mechanism: Mechanism) -> bool {
-    let zeros = |parameter: Parameter| vec![0.0; parameter.count()];
+/// Whether a mechanism selects keys by their scores or hashes.
+fn selects_keys(mechanism: Mechanism) -> bool {
+    let zeros = |parameter: Parameter| vec![0.0; parameter.num_elements()];
     let config = mechanism.small_for_tests();
-    let given = Problem::small_for(&config).given_to(&config, zeros);
-    given.is_some_and(|given| match given.formula {
-        Formula::Best | Formula::Sampled { .. } | Formula::Hashed(_) => true,
+    let resolved = Problem::small_for(&config).with_mechanism(&config, zeros);
+    resolved.is_some_and(|problem| match problem.formula {
+        Formula::Argmax | Formula::Sampled { .. } | Formula::Lsh(_) => true,
         Formula::Softmax
         | Formula::Additive(_)
         | Formula::Multiplicative(_)
-        | Formula::Predicted { .. }
-        | Formula::Features(_)
+        | Formula::LocalPredictive { .. }
+        | Formula::Linear(_)
         | Formula::Retention(_) => false,
     })
 }
 
-/// Every gradient, parameter by parameter.
-struct Flat<'a> {
+/// Concatenated gradients of all parameters.
+struct FlatGradients<'a> {
     gradients: &'a GradientsParams,
-    numbers: Vec<f32>,
+    values: Vec<f32>,
 }
 
-impl ModuleVisitor for Flat<'_> {
+impl ModuleVisitor for FlatGradients<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
-            self.numbers.extend(gradient.into_data().iter::<f32>());
+            self.values.extend(gradient.into_data().iter::<f32>());
         }
     }
 }
 
-fn rounded(error: f64) -> f64 {
+fn round_to_3_digits(error: f64) -> f64 {
     format!("{error:.2e}").parse().unwrap_or(error)
 }
 
-/// The norm of the difference relative to that of what is expected; not a number if there are
-/// not as many numbers, none, or one is not finite.
-fn distance(got: &[f32], expected: &[f32]) -> f64 {
-    if got.len() != expected.len() {
+/// Norm of the difference relative to the norm of `expected`; NaN if lengths differ, the slices
+/// are empty, or a value is not finite.
+fn relative_error(actual: &[f32], expected: &[f32]) -> f64 {
+    if actual.len() != expected.len() {
         return f64::NAN;
     }
-    let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
-    let pairs = got.iter().zip(expected);
-    let difference = norm(&mut pairs.map(|(got, expected)| f64::from(*got) - f64::from(*expected)));
-    difference / norm(&mut expected.iter().map(|number| f64::from(*number)))
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let pairs = actual.iter().zip(expected);
+    let difference = norm(&mut pairs.map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    difference / norm(&mut expected.iter().map(|x| f64::from(*x)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{distance, rounded};
+    use super::{relative_error, round_to_3_digits};
 
     #[test]
-    fn a_distance_is_relative_and_no_number_where_there_is_none() {
+    fn relative_error_of_invalid_values_is_nan() {
         assert_eq!(
-            distance(&[3.0, 4.4], &[3.0, 4.0]),
+            relative_error(&[3.0, 4.4], &[3.0, 4.0]),
             f64::from(4.4f32 - 4.0) / 5.0
         );
-        assert!(distance(&[1.0], &[1.0, 2.0]).is_nan());
-        assert!(distance(&[], &[]).is_nan());
-        assert!(distance(&[f32::NAN], &[1.0]).is_nan());
-        assert!(distance(&[0.0], &[0.0]).is_nan());
-        assert_eq!(rounded(1.23456e-7), 1.23e-7);
-        assert!(rounded(f64::NAN).is_nan());
+        assert!(relative_error(&[1.0], &[1.0, 2.0]).is_nan());
+        assert!(relative_error(&[], &[]).is_nan());
+        assert!(relative_error(&[f32::NAN], &[1.0]).is_nan());
+        assert!(relative_error(&[0.0], &[0.0]).is_nan());
+        assert_eq!(round_to_3_digits(1.23456e-7), 1.23e-7);
+        assert!(round_to_3_digits(f64::NAN).is_nan());
     }
 }

@@ -1,9 +1,8 @@
-//! A comparison by the program that is tested, on the device that `ZOO_BACKEND` names.
+//! Benchmark runs with the tested program on the backend `ZOO_BACKEND`.
 
 use std::sync::atomic::AtomicBool;
 
 use zoo_bench_core::case::Case;
-use zoo_bench_core::for_tests::run_info;
 use zoo_bench_core::model::Model;
 use zoo_bench_core::plan::Selection;
 use zoo_bench_core::pool::pool;
@@ -11,26 +10,25 @@ use zoo_bench_core::record::{CaseLine, FILE, Results, Writer};
 use zoo_bench_core::report;
 use zoo_bench_core::run::{Comparison, Program};
 use zoo_bench_core::table::{sections, terminal};
+use zoo_bench_core::test_utils::run_info;
 
-/// The backend that is tested.
 pub(crate) fn backend() -> String {
     std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())
 }
 
-/// The cases that flags of the bench come to.
+/// The cases selected by flags of `cargo xtask bench`.
 pub(crate) fn cases(flags: &str) -> Vec<Case> {
     let selection = Selection::parse(flags).expect("flags");
-    selection.plan().expect("they can all be measured").cases
+    selection.plan().expect("supported cases").cases
 }
 
-/// Those of every model at its smallest.
+/// The default cases of all tiny models.
 #[allow(dead_code, reason = "not every test program measures models")]
 pub(crate) fn tiny_models() -> Vec<Case> {
     let names = Model::ALL.map(|model| format!("{model}-tiny"));
     cases(&format!("--model {}", names.join(",")))
 }
 
-/// One round of the cases, as they come.
 pub(crate) fn comparison(cases: Vec<Case>) -> Comparison {
     let program = Program {
         backend: backend(),
@@ -40,23 +38,23 @@ pub(crate) fn comparison(cases: Vec<Case>) -> Comparison {
     Comparison::new(vec![program], cases)
 }
 
-/// Runs a comparison to its end. What it wrote down reads back as the same, and a report can be
-/// made of it. Returns its lines without that of the matmul, which is the first, and its tables.
+/// Runs a comparison, checks that the results file round-trips and that a report can be written,
+/// and returns the lines except the first (matmul), and the tables.
 pub(crate) fn run(comparison: &Comparison) -> (Vec<CaseLine>, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut writer = Writer::create(&folder.path().join(FILE), &run_info()).expect("a new file");
     let mut lines = comparison
         .run(&mut writer, &mut |_| {}, &AtomicBool::new(false))
-        .expect("the disk takes it");
+        .expect("writable");
     let results = Results::read(folder.path()).expect("readable");
-    // JSON may change the last bit of a number, so both sides have been through it.
+    // JSON may change the last bit of a float, so both sides go through it.
     let through_json = |line: &CaseLine| {
         let text = serde_json::to_string(line).expect("plain data");
         serde_json::from_str(&text).expect("what was written")
     };
     let written: Vec<CaseLine> = lines.iter().map(through_json).collect();
     assert_eq!(results.cases, written);
-    report::write(folder.path(), &results, None).expect("the disk takes it");
+    report::write(folder.path(), &results, None).expect("writable");
     let tables = terminal(&sections(&pool(&lines), None), None);
     lines.remove(0);
     (lines, tables)

@@ -1,18 +1,18 @@
-//! What attention weights are drawn by: the place of a weight, so that the backward pass, another
-//! backend or another thread finds the same number.
+//! Counter-based random numbers for attention weights: keyed by seed and position, so that the
+//! backward pass, another backend or another thread computes the same number.
 
 use zoo_kernels::random::key;
-pub(crate) use zoo_kernels::random::{Normals, draw, mix};
+pub(crate) use zoo_kernels::random::{Normals, mix, random_bits};
 
-/// What the keys of the rows of `[example, head]` are made from.
+/// The key from which the row keys of `[example, head]` are derived.
 pub(crate) fn head_key(seed: u64, head: [usize; 2]) -> u64 {
     let key = head
         .into_iter()
-        .fold(seed, |key, at| mix(key).wrapping_add(at as u64));
+        .fold(seed, |key, index| mix(key).wrapping_add(index as u64));
     mix(key)
 }
 
-/// What the numbers of query `[example, head, query]` are drawn by.
+/// The key of the random numbers of query `[example, head, query]`.
 pub(crate) fn row_key(seed: u64, [example, head, query]: [usize; 3]) -> [u32; 2] {
     key(head_key(seed, [example, head]), query)
 }

@@ -1,28 +1,27 @@
-//! Forgetting weights at random while training:
+//! Dropout of attention weights:
 //! Srivastava et al., [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), 2014.
 
 #[cfg(feature = "cube")]
 use crate::counter::head_key;
-use crate::counter::{draw, row_key};
+use crate::counter::{random_bits, row_key};
 use zoo_kernels::random::threshold;
 
-/// Sets each attention weight to zero with some probability, and multiplies the others
-/// so that their sum stays what it was on average.
+/// Sets each attention weight to zero with probability `p` and multiplies the others by
+/// `1 / (1 - p)`.
 ///
-/// Which weights are dropped follows from the seed and their place alone: the same in
-/// the forward and the backward pass, for every mechanism and on every backend, but for
-/// LibTorch's kernels on CUDA, which choose by the seed in a way of their own. A training
-/// step takes a new seed.
+/// Which weights are dropped depends only on the seed and their position: it is the same in the
+/// forward and the backward pass, for every mechanism and on every backend. The exception is
+/// LibTorch's CUDA kernels, which use their own generator. Use a new seed for each training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
-    /// The share of weights that are dropped, from 0 to below 1.
+    /// Probability of dropping a weight, at least 0 and below 1.
     pub probability: f64,
-    /// Which ones.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Dropout {
-    /// Drops `probability` of the weights, chosen by `seed`.
+    /// Dropout with a probability and a random seed.
     pub fn new(probability: f64, seed: u64) -> Self {
         Self { probability, seed }
     }
@@ -30,42 +29,42 @@ impl Dropout {
     pub(crate) fn check(&self, op: &str) {
         assert!(
             (0.0..1.0).contains(&self.probability),
-            "{op}: a dropout must be at least 0 and below 1, got {}",
+            "{op}: the dropout probability must be at least 0 and below 1, got {}",
             self.probability
         );
     }
 
-    /// What the weights of query `[example, head, query]` are drawn by.
-    pub(crate) fn row(&self, query: [usize; 3]) -> [u32; 2] {
+    /// The key of the random numbers of query `[example, head, query]`.
+    pub(crate) fn row_key(&self, query: [usize; 3]) -> [u32; 2] {
         row_key(self.seed, query)
     }
 
-    /// What the rows of `[example, head]` are drawn by, all of them.
+    /// The key from which the row keys of `[example, head]` are derived.
     #[cfg(feature = "cube")]
-    pub(crate) fn of_head(&self, head: [usize; 2]) -> u64 {
+    pub(crate) fn head_key(&self, head: [usize; 2]) -> u64 {
         head_key(self.seed, head)
     }
 
-    /// A weight is dropped if what is drawn for it is below this.
+    /// A weight is dropped if its random number is below this.
     pub(crate) fn threshold(&self) -> u32 {
         threshold(self.probability)
     }
 
-    /// What weights that stay are multiplied by.
+    /// The factor of the weights that are not dropped.
     pub(crate) fn factor(&self) -> f32 {
         (1.0 / (1.0 - self.probability)) as f32
     }
 
-    /// Adds to `factors` what the weights of one query for some keys are multiplied by.
+    /// Appends the factors of one query's weights for a range of keys: 0 for dropped weights.
     pub(crate) fn write_factors(
         &self,
         query: [usize; 3],
         keys: std::ops::Range<usize>,
         factors: &mut Vec<f32>,
     ) {
-        let (row, threshold, factor) = (self.row(query), self.threshold(), self.factor());
+        let (row, threshold, factor) = (self.row_key(query), self.threshold(), self.factor());
         factors.extend(keys.map(|key| {
-            if draw(row, key as u32) < threshold {
+            if random_bits(row, key as u32) < threshold {
                 0.0
             } else {
                 factor
@@ -78,40 +77,36 @@ impl Dropout {
 mod tests {
     use super::*;
 
-    fn kept(dropout: Dropout, query: [usize; 3], keys: usize) -> Vec<bool> {
+    fn retained(dropout: Dropout, query: [usize; 3], keys: usize) -> Vec<bool> {
         let mut factors = Vec::new();
         dropout.write_factors(query, 0..keys, &mut factors);
         factors.into_iter().map(|factor| factor != 0.0).collect()
     }
 
-    /// Neighbours, along and across, agree half of the time when half are dropped.
+    /// With a probability of 0.5, neighbouring keys, queries, heads, examples and seeds agree half
+    /// of the time.
     #[test]
-    fn places_are_independent() {
+    fn dropped_weights_are_independent() {
         let dropout = Dropout::new(0.5, 11);
         let agree = |a: &[bool], b: &[bool]| {
             a.iter().zip(b).filter(|(a, b)| a == b).count() as f64 / a.len() as f64
         };
         let n = 20_000;
-        let row = kept(dropout, [0, 0, 0], n);
+        let row = retained(dropout, [0, 0, 0], n);
+        let shifted = |by: usize| retained(dropout, [0, 0, 0], n + by)[by..].to_vec();
         let others = [
-            (
-                "the next key",
-                kept(dropout, [0, 0, 0], n + 1)[1..].to_vec(),
-            ),
-            (
-                "the next but 15",
-                kept(dropout, [0, 0, 0], n + 16)[16..].to_vec(),
-            ),
-            ("the next query", kept(dropout, [0, 0, 1], n)),
-            ("the next head", kept(dropout, [0, 1, 0], n)),
-            ("the next example", kept(dropout, [1, 0, 0], n)),
-            ("the next seed", kept(Dropout::new(0.5, 12), [0, 0, 0], n)),
+            ("next key", shifted(1)),
+            ("16 keys ahead", shifted(16)),
+            ("next query", retained(dropout, [0, 0, 1], n)),
+            ("next head", retained(dropout, [0, 1, 0], n)),
+            ("next example", retained(dropout, [1, 0, 0], n)),
+            ("next seed", retained(Dropout::new(0.5, 12), [0, 0, 0], n)),
         ];
-        // Five standard errors of a coin tossed 20,000 times.
+        // Five standard errors of 20,000 fair coin flips.
         let noise = 5.0 * 0.5 / (n as f64).sqrt();
-        for (what, other) in others {
-            let share = agree(&row, &other);
-            assert!((share - 0.5).abs() <= noise, "{what}: {share}");
+        for (name, other) in others {
+            let fraction = agree(&row, &other);
+            assert!((fraction - 0.5).abs() <= noise, "{name}: {fraction}");
         }
     }
 }

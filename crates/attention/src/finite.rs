@@ -1,42 +1,42 @@
-//! Rows that are not finite where a mask may hide them.
+//! Isolation of non-finite rows that a mask may exclude.
 //!
-//! A hidden key has a weight of zero, and so has its value; but zero times NaN is NaN, and a
-//! matmul would carry it into every row of its head, forward and backward. So matmuls are given
-//! rows without non-finite elements, and what sees one of the others is made NaN afterwards.
+//! A masked key has a weight of zero, but zero times NaN is NaN, and a matmul would propagate it
+//! into every row of its head, forward and backward. So matmuls get rows without non-finite
+//! elements, and the rows that attend to a non-finite one are set to NaN afterwards.
 
 use burn::tensor::{DType, Tensor};
 
-/// Rows `[batch, heads, seq, width]`, taken apart.
+/// Rows `[batch, heads, seq, width]`, split into finite values and a flag.
 pub(crate) struct FiniteRows {
-    /// The rows with zeros for elements that are not finite, which have no gradient.
+    /// The rows with zeros for non-finite elements, which have no gradient.
     pub(crate) finite: Tensor<4>,
-    /// `[batch, heads, seq, 1]`: 1 for rows with elements that are not finite, 0 for the others.
-    pub(crate) infinite: Tensor<4>,
+    /// `[batch, heads, seq, 1]`: 1 for rows with non-finite elements, 0 for the others.
+    pub(crate) non_finite: Tensor<4>,
 }
 
 impl FiniteRows {
-    pub(crate) fn of(rows: Tensor<4>) -> Self {
-        let largest = match rows.dtype() {
+    pub(crate) fn new(rows: Tensor<4>) -> Self {
+        let max = match rows.dtype() {
             DType::F16 => 65_504.0,
             DType::BF16 => 3.389e38,
             _ => f32::MAX,
         };
-        let is_finite = rows.clone().detach().abs().lower_equal_elem(largest);
-        let infinite = is_finite.bool_not();
+        let is_finite = rows.clone().detach().abs().lower_equal_elem(max);
+        let non_finite = is_finite.bool_not();
         Self {
-            infinite: rows
+            non_finite: rows
                 .clone()
                 .detach()
                 .zeros_like()
-                .mask_fill(infinite.clone(), 1.0)
+                .mask_fill(non_finite.clone(), 1.0)
                 .max_dim(3),
-            finite: rows.mask_fill(infinite, 0.0),
+            finite: rows.mask_fill(non_finite, 0.0),
         }
     }
 }
 
-/// NaN where rows that are not finite were met, zero elsewhere: to be added.
-pub(crate) fn poison(infinite: Tensor<4>) -> Tensor<4> {
-    let met = infinite.clone().greater_elem(0.0);
-    infinite.zeros_like().mask_fill(met, f32::NAN)
+/// NaN where `non_finite` is positive and zero elsewhere, to be added to a result.
+pub(crate) fn poison(non_finite: Tensor<4>) -> Tensor<4> {
+    let is_poisoned = non_finite.clone().greater_elem(0.0);
+    non_finite.zeros_like().mask_fill(is_poisoned, f32::NAN)
 }

@@ -1,63 +1,64 @@
-//! What every softmax mechanism can be told besides its tensors.
+//! Options of softmax attention.
 
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::pattern::fits;
+use crate::counter::mix;
+use crate::pattern::is_broadcastable;
 use crate::shape::check_device;
 use crate::{AttentionShape, Dropout, Pattern, precision};
 
-/// How to attend: who sees whom, and what becomes of the scores.
+/// Options of an attention call: the pattern, and how scores and weights are computed.
 ///
 /// ```text
-/// product = scale · query · key
-/// score   = softcap · tanh(product / softcap) - slope · distance + bias
-/// weight  = softmax(score), dropped at random
+/// s      = scale · query · key
+/// score  = softcap · tanh(s / softcap) - slope · distance + bias
+/// weight = dropout(softmax(score))
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct AttentionOptions {
-    /// Who may see whom; everyone sees everything unless said otherwise.
+    /// Which keys each query may attend to. Default: all.
     pub pattern: Pattern,
-    /// What products are multiplied by; `None` is `1/sqrt(d_head)`.
+    /// Factor of the dot products; `None` is `1/sqrt(d_head)`.
     pub scale: Option<f64>,
-    /// What products are kept within, on either side of zero.
+    /// Cap of the scaled dot products.
     pub softcap: Option<f64>,
-    /// For each query head, what a score loses with each place that the key is away
-    /// from the query's own: ALiBi. [`alibi_slopes`](crate::alibi_slopes) has the usual ones.
+    /// ALiBi slopes, one per query head: each score is reduced by the slope times the distance
+    /// between query and key. [`alibi_slopes`](crate::alibi_slopes) computes the usual ones.
     pub alibi: Option<Vec<f32>>,
-    /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all: added to the
-    /// scores. It can be learned; minus infinity hides.
+    /// `[batch, heads, seq_q, seq_k]`, broadcastable: added to the scores. It may require
+    /// gradients; minus infinity masks a key.
     pub bias: Option<Tensor<4>>,
-    /// Weights forgotten while training.
+    /// Dropout of the attention weights.
     pub dropout: Option<Dropout>,
-    /// Whether masked keys and values may be assumed to be finite, so that nothing is spent on
-    /// those that are not. Default: no.
+    /// Whether masked keys and values may be assumed to be finite. Default: no, which costs a pass
+    /// over them on some backends.
     pub assume_finite: bool,
 }
 
 impl AttentionOptions {
-    /// Everyone sees everything, at the default scale.
+    /// The default options: every key is visible, with the default scale.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Restricts who may see whom.
+    /// Restricts which keys each query may attend to.
     pub fn with_pattern(self, pattern: Pattern) -> Self {
         Self { pattern, ..self }
     }
 
-    /// Multiplies products by `scale` instead of `1/sqrt(d_head)`.
+    /// Multiplies the dot products by `scale` instead of `1/sqrt(d_head)`.
     pub fn with_scale(mut self, scale: f64) -> Self {
         self.scale = Some(scale);
         self
     }
 
-    /// Keeps products between `-softcap` and `softcap`.
+    /// Caps the scores at `softcap · tanh(score / softcap)`.
     pub fn with_softcap(mut self, softcap: f64) -> Self {
         self.softcap = Some(softcap);
         self
     }
 
-    /// Lets scores fall with the distance, by a slope for each head.
+    /// Adds ALiBi with one slope per query head.
     pub fn with_alibi(mut self, slopes: impl Into<Vec<f32>>) -> Self {
         self.alibi = Some(slopes.into());
         self
@@ -69,21 +70,38 @@ impl AttentionOptions {
         self
     }
 
-    /// Forgets weights at random.
+    /// Drops attention weights at random.
     pub fn with_dropout(mut self, dropout: Dropout) -> Self {
         self.dropout = Some(dropout);
         self
     }
 
-    /// Skips what keeps NaN and infinities in masked keys and values from reaching the result
-    /// and the gradients: with such inputs both are undefined. A backend on which this costs
-    /// nothing may ignore it.
+    /// Skips the check that keeps NaN and infinities in masked keys and values out of the output
+    /// and the gradients: with such inputs both are then undefined. A backend on which the check
+    /// is free may ignore this.
     pub fn with_assume_finite(mut self, assume_finite: bool) -> Self {
         self.assume_finite = assume_finite;
         self
     }
 
-    /// Panics unless the bias is on the device of the queries. A mask is checked where it is
+    /// The options of a single head.
+    pub(crate) fn at_head(&self, head: usize) -> Self {
+        Self {
+            pattern: self.pattern.at_head(head),
+            alibi: self.alibi.as_ref().map(|slopes| vec![slopes[head]]),
+            bias: self.bias.clone().map(|bias| match bias.dims() {
+                [_, 1, ..] => bias,
+                _ => bias.slice_dim(1, head..head + 1),
+            }),
+            dropout: self.dropout.map(|dropout| Dropout {
+                seed: mix(dropout.seed.wrapping_add(head as u64)),
+                ..dropout
+            }),
+            ..self.clone()
+        }
+    }
+
+    /// Panics unless the bias is on the device of the queries. The pattern is checked where it is
     /// used.
     pub(crate) fn check_device(&self, op: &str, query: &Device) {
         if let Some(bias) = &self.bias {
@@ -91,54 +109,53 @@ impl AttentionOptions {
         }
     }
 
-    /// The sizes of a call to `op` with a query, a key and a value, after all of it was checked but
-    /// the pattern.
+    /// Checks a call of `op` except for its pattern, and returns its shape.
     pub(crate) fn check_call(
         &self,
         op: &str,
         [query, key, value]: [&Tensor<4>; 3],
     ) -> AttentionShape {
-        let shape = AttentionShape::of(op, query, key, value);
+        let shape = AttentionShape::from_tensors(op, query, key, value);
         precision::check(op, [query, key, value].map(Tensor::dtype));
         self.check(op, &shape);
         shape
     }
 
-    /// Panics unless all but the pattern, which is checked where it is used, fits.
+    /// Panics unless the options match the shape. The pattern is checked where it is used.
     pub(crate) fn check(&self, op: &str, shape: &AttentionShape) {
         let [batch, heads, seq_q, seq_k] = shape.scores();
         if let Some(scale) = self.scale {
             assert!(
                 (scale as f32).is_finite(),
-                "{op}: a scale must be a finite number, got {scale}"
+                "{op}: the scale must be finite, got {scale}"
             );
         }
         if let Some(softcap) = self.softcap {
             assert!(
                 (1e-30..=1e30).contains(&softcap),
-                "{op}: a softcap must be above 0 and at most 1e30, got {softcap}"
+                "{op}: the softcap must be from 1e-30 to 1e30, got {softcap}"
             );
         }
         if let Some(slopes) = &self.alibi {
             assert!(
                 slopes.len() == heads,
-                "{op}: an ALiBi slope must be given for each of the {heads} heads, got {}",
+                "{op}: expected one ALiBi slope for each of the {heads} heads, got {}",
                 slopes.len()
             );
             if let Some(slope) = slopes.iter().find(|slope| !slope.is_finite()) {
-                panic!("{op}: an ALiBi slope must be a finite number, got {slope}");
+                panic!("{op}: ALiBi slopes must be finite, got {slope}");
             }
         }
         if let Some(bias) = &self.bias {
             assert!(
                 matches!(bias.dtype(), DType::F32 | DType::F16 | DType::BF16),
-                "{op}: a bias must be f32, f16 or bf16, got {:?}",
+                "{op}: the bias must be f32, f16 or bf16, got {:?}",
                 bias.dtype()
             );
             assert!(
-                fits(bias.dims(), shape.scores()),
-                "{op}: a bias must be [batch = {batch}, heads = {heads}, seq_q = {seq_q}, \
-                 seq_k = {seq_k}], or 1 in place of any, got {:?}",
+                is_broadcastable(bias.dims(), shape.scores()),
+                "{op}: the bias must be broadcastable to [batch = {batch}, heads = {heads}, \
+                 seq_q = {seq_q}, seq_k = {seq_k}], got {:?}",
                 bias.dims()
             );
         }

@@ -1,30 +1,30 @@
-//! Where things are, told to attention.
+//! Position encodings of attention heads: RoPE and ALiBi.
 
 use burn::tensor::{Tensor, TensorData};
 
 use crate::precision::{narrow, widen};
 
-/// How a head learns the positions of queries and keys.
+/// Position encoding of a head's queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Positions {
-    /// It does not.
+    /// No position encoding.
     None,
-    /// Queries and keys are rotated by their position:
+    /// Rotary position embedding (RoPE):
     /// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
     Rotary {
-        /// How slow the slowest turn is; 10,000 in the paper.
+        /// Base of the frequencies; 10,000 in the paper.
         theta: f64,
     },
-    /// Scores fall with the distance, by the usual [slopes](alibi_slopes).
+    /// ALiBi with the default [slopes](alibi_slopes).
     Alibi,
 }
 
-/// The slopes of ALiBi for so many heads: how much the score of a key falls with each
-/// place it is away from the query.
+/// The default ALiBi slopes: how much a score decreases per position of distance between query
+/// and key.
 ///
-/// A geometric sequence from `2^(-8/heads)` to `2^-8`. Where `heads` is no power of
-/// two, those of the next lower power, and every other one of the next higher.
+/// A geometric sequence from `2^(-8/heads)` to `2^-8`. If `heads` is not a power of two, the
+/// slopes of the next lower power of two, followed by every other slope of the next higher one.
 ///
 /// Press et al., [Train Short, Test Long](https://arxiv.org/abs/2108.12409), 2021.
 pub fn alibi_slopes(heads: usize) -> Vec<f32> {
@@ -38,14 +38,15 @@ pub fn alibi_slopes(heads: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Turns pairs of numbers of queries or keys by their place, so that products depend on
-/// the distance alone: numbers `2x` and `2x + 1` of place `i` by `i · theta^(-2x/d_head)`.
+/// Applies rotary position embedding to queries or keys, so that their dot products depend only
+/// on the relative position: the pair of elements `2x` and `2x + 1` at position `i` is rotated by
+/// the angle `i · theta^(-2x/d_head)`.
 ///
 /// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
 ///
 /// # Shapes
 ///
-/// - tensor: `[batch, heads, seq, d_head]`, `first` the place of its first row
+/// - tensor: `[batch, heads, seq, d_head]`, `first` being the position of its first row
 /// - result: the same
 ///
 /// # Panics
@@ -60,27 +61,31 @@ pub fn rotate(tensor: Tensor<4>, first: i64, theta: f64) -> Tensor<4> {
     let stored = tensor.dtype();
     let tensor = widen(tensor);
     let pairs = d_head / 2;
-    // In f64: single precision knows an angle of 10,000 to a thousandth only.
-    let turns: Vec<f64> = (0..pairs)
+    // In f64: single precision resolves an angle of 10,000 only to a thousandth.
+    let frequencies: Vec<f64> = (0..pairs)
         .map(|pair| theta.powf(-2.0 * pair as f64 / d_head as f64))
         .collect();
-    let table = |of: fn(f64) -> f64| {
-        let numbers: Vec<f32> = (first..first + seq as i64)
-            .flat_map(|place| turns.iter().map(move |turn| of(place as f64 * turn) as f32))
+    let table = |function: fn(f64) -> f64| {
+        let values: Vec<f32> = (first..first + seq as i64)
+            .flat_map(|position| {
+                frequencies
+                    .iter()
+                    .map(move |f| function(position as f64 * f) as f32)
+            })
             .collect();
-        let data = TensorData::new(numbers, [1, 1, seq, pairs, 1]);
+        let data = TensorData::new(values, [1, 1, seq, pairs, 1]);
         Tensor::<5>::from_data(data, (&tensor.device(), tensor.dtype()))
     };
     let (cosine, sine) = (table(f64::cos), table(f64::sin));
-    let numbers = tensor.reshape([batch, heads, seq, pairs, 2]);
-    let even = numbers.clone().slice_dim(4, 0..1); // [batch, heads, seq, pairs, 1]
-    let odd = numbers.slice_dim(4, 1..2);
-    let turned = vec![
+    let elements = tensor.reshape([batch, heads, seq, pairs, 2]);
+    let even = elements.clone().slice_dim(4, 0..1); // [batch, heads, seq, pairs, 1]
+    let odd = elements.slice_dim(4, 1..2);
+    let rotated = vec![
         even.clone() * cosine.clone() - odd.clone() * sine.clone(),
         odd * cosine + even * sine,
     ];
-    let turned = Tensor::cat(turned, 4).reshape([batch, heads, seq, d_head]);
-    narrow(turned, stored)
+    let rotated = Tensor::cat(rotated, 4).reshape([batch, heads, seq, d_head]);
+    narrow(rotated, stored)
 }
 
 #[cfg(test)]
@@ -88,12 +93,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slopes_are_those_of_the_paper() {
+    fn slopes_match_the_paper() {
         let halves: Vec<f32> = (1..=8).map(|head| 0.5f32.powi(head)).collect();
         assert_eq!(alibi_slopes(8), halves);
         assert_eq!(alibi_slopes(1), [0.5f32.powi(8)]);
         assert!(alibi_slopes(0).is_empty());
-        // Three heads: those of two, and the first of four.
+        // Three heads: the slopes for two heads, then the first for four heads.
         assert_eq!(alibi_slopes(3), [0.0625, 0.003_906_25, 0.25]);
     }
 }

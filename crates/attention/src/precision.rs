@@ -1,27 +1,27 @@
-//! Half-precision tensors are computed in `f32`, and rounded once at the end.
+//! Computation of half-precision tensors in `f32`, with a single rounding at the end.
 
 use burn::tensor::DType;
-use zoo_kernels::precision::is_up_to_f32;
+use zoo_kernels::precision::is_f32_or_half;
 pub(crate) use zoo_kernels::precision::{cast as narrow, widen, widened};
 
-/// Panics unless an op computed in `f32` alone gets tensors it can be exact for.
+/// Panics unless query, key and value have the same dtype, of at most 32 bits.
 pub(crate) fn check(op: &str, dtypes: [DType; 3]) {
     let [query, key, value] = dtypes;
     assert!(
         query == key && key == value,
-        "{op}: query, key and value must be of one number type, got {query:?}, {key:?} and {value:?}",
+        "{op}: query, key and value must have the same dtype, got {query:?}, {key:?} and {value:?}",
     );
     assert!(
-        is_up_to_f32(query),
+        is_f32_or_half(query),
         "{op}: query, key and value must be f32, f16 or bf16, got {query:?}",
     );
 }
 
-/// Panics unless a parameter of a mechanism is of the type of its queries.
+/// Panics unless a parameter of a mechanism has the dtype of the queries.
 pub(crate) fn check_parameter(op: &str, name: &str, query: DType, parameter: DType) {
     assert!(
         parameter == query,
-        "{op}: the {name} must be of the number type of the queries, {query:?}, got {parameter:?}"
+        "{op}: the {name} must have the dtype of the queries, {query:?}, got {parameter:?}"
     );
 }
 
@@ -30,15 +30,15 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic = "op: query, key and value must be of one number type, got F32, F16 and F32"]
-    fn mixed_types_are_refused() {
+    #[should_panic = "op: query, key and value must have the same dtype, got F32, F16 and F32"]
+    fn mixed_dtypes_are_rejected() {
         check("op", [DType::F32, DType::F16, DType::F32]);
     }
 
-    /// Computing in `f32` would lose half of it without a word.
+    /// Computing in `f32` would silently lose half of the precision.
     #[test]
     #[should_panic = "op: query, key and value must be f32, f16 or bf16, got F64"]
-    fn double_precision_is_refused() {
+    fn double_precision_is_rejected() {
         check("op", [DType::F64; 3]);
     }
 }

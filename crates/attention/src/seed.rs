@@ -1,5 +1,4 @@
-//! Where modules get the seeds of what they sample while training: dropout of attention
-//! weights, and the choices of hard attention.
+//! Seeds of attention dropout and of the samples of hard attention.
 
 use std::cell::Cell;
 
@@ -8,23 +7,23 @@ use burn::tensor::{DType, Device, Distribution, Tensor};
 use crate::counter::mix;
 
 thread_local! {
-    /// The next seed inside [`with_seed`].
+    /// The next seed within [`with_seed`].
     static SCOPE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Runs `work`, in which modules on this thread take their seeds from `seed` instead of the
-/// device: the same seed and the same calls sample the same.
+/// Runs `work` with the seeds of this thread's attention modules derived from `seed` instead of the
+/// device. The same seed and the same calls give the same samples, on every backend.
 ///
-/// Outside of it every call draws its seed from the device's generator, so that
-/// [`Device::seed`] decides it, as it does for `burn::nn::Dropout`. That reads four numbers
-/// back, for which a GPU finishes what it was given; in here nothing is read. Several threads
-/// share the generator of a device, while this belongs to the thread.
+/// Outside of it, every call takes its seed from the device's random number generator, so that
+/// [`Device::seed`] determines it, as it does for `burn::nn::Dropout`. That reads four values back,
+/// which synchronises a GPU; within `with_seed` nothing is read. The generator of a device is
+/// shared by all threads, while this scope belongs to one thread.
 pub fn with_seed<T>(seed: u64, work: impl FnOnce() -> T) -> T {
     let _outer = Restore(SCOPE.replace(Some(mix(seed))));
     work()
 }
 
-/// Ends a scope, also when the work in it panics.
+/// Restores the outer scope, also on panic.
 struct Restore(Option<u64>);
 
 impl Drop for Restore {
@@ -33,7 +32,7 @@ impl Drop for Restore {
     }
 }
 
-/// Another seed for each call: of the device's generator, or of [`with_seed`].
+/// A new seed for each call, from the device's generator or from [`with_seed`].
 pub fn next_seed(device: &Device) -> u64 {
     match SCOPE.get() {
         Some(next) => {
@@ -44,9 +43,9 @@ pub fn next_seed(device: &Device) -> u64 {
     }
 }
 
-/// 64 random bits of the device's generator.
+/// 64 random bits from the device's generator.
 fn device_seed(device: &Device) -> u64 {
-    // Sixteen bits at a time: every backend samples `f32` with at least as many.
+    // Sixteen bits at a time: every backend samples `f32` with at least that resolution.
     let uniform = Distribution::Uniform(0.0, f64::from(1_u32 << 16));
     let sampled = Tensor::<1>::random([4], uniform, (&device.clone().inner(), DType::F32));
     let bits = sampled
@@ -65,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_decides_and_ends() {
+    fn with_seed_determines_seeds_within_its_scope_only() {
         let device = Device::flex().autodiff();
         let scoped = |seed: u64| with_seed(seed, || two(&device));
         let [first, second] = scoped(7);
         assert_ne!(first, second);
         assert_eq!(scoped(7), [first, second]);
         assert_ne!(scoped(8), [first, second]);
-        // An inner scope takes nothing from the outer one.
+        // A nested scope does not advance the outer one.
         let nested = with_seed(7, || {
             let first = next_seed(&device);
             scoped(8);

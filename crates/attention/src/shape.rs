@@ -1,33 +1,33 @@
-//! The sizes of one attention call, checked once at its door.
+//! The dimensions of an attention call.
 
 use burn::tensor::{Device, Tensor};
 
-/// The sizes that query, key and value agree on.
+/// Dimensions of query, key and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttentionShape {
-    /// Examples.
+    /// Batch size.
     pub batch: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads; `heads / kv_heads` query heads share each.
+    /// Number of key/value heads; each is shared by `heads / kv_heads` query heads.
     pub kv_heads: usize,
-    /// Queries.
+    /// Number of queries.
     pub seq_q: usize,
-    /// Keys and values.
+    /// Number of keys and values.
     pub seq_k: usize,
-    /// Numbers in a query and in a key.
+    /// Dimension of a query and of a key.
     pub d_head: usize,
-    /// Numbers in a value.
+    /// Dimension of a value.
     pub d_value: usize,
 }
 
 impl AttentionShape {
-    /// Reads the sizes off the tensors of a call to `op`.
+    /// The dimensions of the tensors of a call to `op`.
     ///
     /// # Panics
     ///
-    /// If the tensors do not fit together, naming `op`, what was expected and what came.
-    pub fn of(op: &str, query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>) -> Self {
+    /// If the shapes or devices of the tensors do not match.
+    pub fn from_tensors(op: &str, query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>) -> Self {
         let [batch, heads, seq_q, d_head] = query.dims();
         let [key_batch, kv_heads, seq_k, key_d_head] = key.dims();
         let [value_batch, value_heads, value_seq, d_value] = value.dims();
@@ -51,11 +51,11 @@ impl AttentionShape {
         );
         assert!(
             kv_heads > 0 && heads.is_multiple_of(kv_heads),
-            "{op}: the {heads} heads of query must be a multiple of the {kv_heads} heads of key and value",
+            "{op}: the number of query heads must be a multiple of the number of key and value heads, got {heads} and {kv_heads}",
         );
         assert!(
             ![batch, heads, seq_q, seq_k, d_head, d_value].contains(&0),
-            "{op}: no size may be zero, got query {:?}, key {:?}, value {:?}",
+            "{op}: no dimension may be zero, got query {:?}, key {:?}, value {:?}",
             query.dims(),
             key.dims(),
             value.dims(),
@@ -72,9 +72,9 @@ impl AttentionShape {
         }
     }
 
-    /// So many queries and keys of one head of one number, for tests of what is visible.
+    /// One head of dimension 1, for tests of masks.
     #[cfg(test)]
-    pub(crate) const fn of_sequences(batch: usize, seq_q: usize, seq_k: usize) -> Self {
+    pub(crate) const fn single_head(batch: usize, seq_q: usize, seq_k: usize) -> Self {
         Self {
             batch,
             heads: 1,
@@ -86,35 +86,35 @@ impl AttentionShape {
         }
     }
 
-    /// Query heads that share one key and value head.
+    /// Number of query heads per key/value head.
     pub fn group(&self) -> usize {
         self.heads / self.kv_heads
     }
 
-    /// The sizes of the scores: `[batch, heads, seq_q, seq_k]`.
+    /// Dimensions of the scores: `[batch, heads, seq_q, seq_k]`.
     pub(crate) fn scores(&self) -> [usize; 4] {
         [self.batch, self.heads, self.seq_q, self.seq_k]
     }
 
-    /// Numbers in a query and a key, and in a value.
+    /// `[d_head, d_value]`
     #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
     pub(crate) fn widths(&self) -> [usize; 2] {
         [self.d_head, self.d_value]
     }
 
-    /// Numbers of the context.
+    /// Number of elements of the context.
     #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-    pub(crate) fn context(&self) -> usize {
+    pub(crate) fn context_len(&self) -> usize {
         self.batch * self.heads * self.seq_q * self.d_value
     }
 
-    /// `1/sqrt(d_head)`, what scores are multiplied by unless said otherwise.
+    /// The default scale of the scores, `1/sqrt(d_head)`.
     pub fn default_scale(&self) -> f64 {
         1.0 / (self.d_head as f64).sqrt()
     }
 }
 
-/// Panics unless a tensor of a call is on the device of its queries.
+/// Panics unless a tensor is on the device of the queries.
 pub(crate) fn check_device(op: &str, name: &str, query: &Device, got: &Device) {
     assert!(
         got == query,

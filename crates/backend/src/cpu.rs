@@ -1,10 +1,10 @@
-//! What the CPU backends run on.
+//! Name and memory of the CPU.
 
 use std::fs;
 
-/// The processor's name and how many threads a backend will use on it.
+/// The processor model and the number of threads that the CPU backends use.
 pub(crate) fn name() -> String {
-    // Flex and NdArray compute on rayon's threads, which this variable limits.
+    // Flex and NdArray run on rayon's threads, which this variable limits.
     let threads = std::env::var("RAYON_NUM_THREADS")
         .ok()
         .and_then(|threads| threads.parse().ok())
@@ -17,19 +17,19 @@ pub(crate) fn name() -> String {
     format!("{model}, {threads} threads")
 }
 
-/// The machine's memory in bytes, where the system tells.
+/// Total memory of the machine in bytes, if known.
 pub(crate) fn memory() -> Option<u64> {
     bytes("/proc/meminfo", "MemTotal")
 }
 
-/// A size in bytes that the kernel tells in a file of its own, in kibibytes.
+/// Reads a `name: N kB` line of a /proc file, in bytes.
 pub(crate) fn bytes(file: &str, name: &str) -> Option<u64> {
     let size = field(&fs::read_to_string(file).ok()?, name)?;
     let kibibytes: u64 = size.strip_suffix(" kB")?.parse().ok()?;
     Some(kibibytes * 1024)
 }
 
-/// The value after `name:` in a file of such lines.
+/// The value of the line `name: value`.
 pub(crate) fn field(text: &str, name: &str) -> Option<String> {
     text.lines()
         .filter_map(|line| line.split_once(':'))

@@ -1,24 +1,22 @@
-//! What stands between a word and its device.
+//! Errors of opening a device.
 
-use zoo_spec::BackendWord;
+use zoo_spec::BackendId;
 
-/// Why a device could not be opened, and what to do about it.
+/// Why a device could not be opened, with a `help:` line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BackendError(pub(crate) String);
 
 impl BackendError {
-    /// The backend is there and would not start.
-    pub(crate) fn start(word: BackendWord, reason: impl std::fmt::Display) -> Self {
-        Self(format!("\"{word}\" does not start: {reason}"))
+    pub(crate) fn start(id: BackendId, reason: impl std::fmt::Display) -> Self {
+        Self(format!("\"{id}\" failed to start: {reason}"))
     }
 }
 
-/// Items of a message.
 pub(crate) fn list<T: std::fmt::Display>(items: &[T]) -> String {
     let items: Vec<String> = items.iter().map(T::to_string).collect();
-    match items.is_empty() {
-        true => "none".to_owned(),
-        false => items.join(", "),
+    if items.is_empty() {
+        return "none".to_owned();
     }
+    items.join(", ")
 }

@@ -1,22 +1,23 @@
-//! The device that tests run on.
+//! The device under test.
 
 use std::process::ExitCode;
 
-use zoo_spec::{BackendWord, Dtype};
+use zoo_spec::{BackendId, Dtype};
 
-use crate::{Opened, open};
+use crate::{OpenDevice, open};
 
-/// Opens the device that `ZOO_BACKEND` names, flex if nobody says, in `f32`, and says which one
-/// it is.
+/// Opens the device named by `ZOO_BACKEND` (default: flex) in `f32` and prints it.
 ///
-/// If it cannot be opened, that is printed, and the test program is to end with what is returned:
-/// a device that is asked for and is not there is a failure.
-pub fn open_for_tests() -> Result<Opened, ExitCode> {
-    let word = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
-    let opened = word
-        .parse::<BackendWord>()
+/// # Errors
+///
+/// If it cannot be opened, prints why and returns the exit code of the test program: a missing
+/// device is a failure, not a skipped test.
+pub fn open_for_tests() -> Result<OpenDevice, ExitCode> {
+    let name = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
+    let opened = name
+        .parse::<BackendId>()
         .map_err(|error| error.to_string())
-        .and_then(|word| open(word, Dtype::F32).map_err(|error| error.to_string()));
+        .and_then(|id| open(id, Dtype::F32).map_err(|error| error.to_string()));
     match opened {
         Ok(opened) => {
             println!("device: {opened}");

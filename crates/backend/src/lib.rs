@@ -1,15 +1,15 @@
-//! A word becomes a Burn [`Device`] here, and nowhere else.
+//! Opening of Burn [`Device`]s by backend name. No other crate names a backend.
 //!
 //! ```no_run
 //! let opened = zoo_backend::open("wgpu:0".parse()?, "f32".parse()?)?;
 //! println!("{opened}");
-//! let device = opened.device; // from here on, no code names a backend
+//! let device = opened.device;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A word that cannot be honoured is a [`BackendError`] that says what was
-//! found and what to do. There is no falling back to another backend, and no
-//! panic: a benchmark on the wrong device is worse than none.
+//! A device that cannot be opened is a [`BackendError`] that says what was found and what to do.
+//! There is no fallback to another backend and no panic: a benchmark on the wrong device is worse
+//! than none.
 
 #![allow(
     missing_docs,
@@ -28,10 +28,10 @@ mod open;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
-pub use allocator::settle_allocator;
+pub use allocator::configure_allocator;
 pub use burn::tensor::Device;
 pub use error::BackendError;
 pub use for_tests::open_for_tests;
 pub use meter::Meter;
-pub use open::{Opened, compiled, open};
-pub use zoo_spec::{Backend, BackendWord, Dtype, ParseBackendError, UnknownWord};
+pub use open::{OpenDevice, compiled_features, open};
+pub use zoo_spec::{Backend, BackendId, Dtype, ParseBackendError, UnknownName};

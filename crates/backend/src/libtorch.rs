@@ -1,60 +1,60 @@
-//! LibTorch: the library that was loaded, and whether it sees CUDA.
+//! LibTorch devices: the CPU, and CUDA if the loaded library supports it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use zoo_spec::{Backend, BackendWord, libtorch_version};
+use zoo_spec::{Backend, BackendId, libtorch_version};
 
-use crate::open::{Opened, on_cpu};
+use crate::open::{OpenDevice, cpu_device};
 use crate::{BackendError, cpu};
 
-#[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
-pub(crate) fn reach(word: BackendWord) -> Result<Opened, BackendError> {
-    let on_cuda = match word.backend {
+#[allow(deprecated)] // Burn 0.22 is the last release with LibTorch
+pub(crate) fn open(id: BackendId) -> Result<OpenDevice, BackendError> {
+    let on_cuda = match id.backend {
         Backend::Tch => tch::Cuda::is_available(),
         other => other == Backend::TchCuda,
     };
-    let word = BackendWord {
+    let id = BackendId {
         backend: if on_cuda {
             Backend::TchCuda
         } else {
             Backend::TchCpu
         },
-        ..word
+        ..id
     };
     if !on_cuda {
-        let mut reached = on_cpu(word, Device::libtorch());
-        reached.name = format!("{}, {}", loaded(), reached.name);
-        return Ok(reached);
+        let mut device = cpu_device(id, Device::libtorch());
+        device.name = format!("{}, {}", library_name(), device.name);
+        return Ok(device);
     }
     if !tch::Cuda::is_available() {
-        let (reason, remedy) = why_no_cuda();
+        let (reason, remedy) = missing_cuda();
         return Err(BackendError(format!(
-            "\"{word}\": {} has no CUDA device: {reason}\n  do: {remedy}, or write \"tch-cpu\"",
-            loaded()
+            "\"{id}\": {} has no CUDA device: {reason}\n  help: {remedy}, or use \"tch-cpu\"",
+            library_name()
         )));
     }
     let count = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
-    let index = word.index.unwrap_or(0);
+    let index = id.index.unwrap_or(0);
     if index >= count {
         return Err(BackendError(format!(
-            "\"{word}\": LibTorch sees {count} CUDA device(s), counted from 0\n  \
-             do: write tch-cuda:{}",
+            "\"{id}\": no CUDA device {index}: LibTorch found {count} CUDA device(s), numbered from 0\n  \
+             help: use tch-cuda:{}",
             count - 1
         )));
     }
-    let word = BackendWord {
+    let id = BackendId {
         index: Some(index),
-        ..word
+        ..id
     };
-    let name = format!("{}, {}", loaded(), card(index));
-    Ok(Opened::reached(word, Device::libtorch_cuda(index), name))
+    let name = format!("{}, {}", library_name(), gpu_name(index));
+    Ok(OpenDevice::new(id, Device::libtorch_cuda(index), name))
 }
 
-/// Which LibTorch this process runs, for people: version and folder.
-fn loaded() -> String {
-    let Some(folder) = folder() else {
+/// Version and folder of the loaded LibTorch.
+fn library_name() -> String {
+    let Some(folder) = library_folder() else {
         return "LibTorch".to_owned();
     };
     match libtorch_version(&folder) {
@@ -63,12 +63,12 @@ fn loaded() -> String {
     }
 }
 
-/// The folder above `lib/libtorch_cpu.so`, from the list of what the process has mapped.
-fn folder() -> Option<PathBuf> {
+/// The folder above `lib/libtorch_cpu.so`, from the memory map of the process.
+fn library_folder() -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let library = maps
         .lines()
-        .filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])))
+        .filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])))
         .find(|path| {
             path.file_name()
                 .is_some_and(|name| name == "libtorch_cpu.so")
@@ -76,38 +76,38 @@ fn folder() -> Option<PathBuf> {
     Some(library.parent()?.parent()?.to_owned())
 }
 
-/// Why a LibTorch without CUDA devices has none, and what would help.
-fn why_no_cuda() -> (&'static str, &'static str) {
-    if !tch::utils::has_cuda() && !folder().is_some_and(|f| f.join("lib/libtorch_cuda.so").exists())
-    {
+/// Why LibTorch has no CUDA device, and the remedy.
+fn missing_cuda() -> (&'static str, &'static str) {
+    let has_library = |folder: PathBuf| folder.join("lib/libtorch_cuda.so").exists();
+    if !tch::utils::has_cuda() && !library_folder().is_some_and(has_library) {
         return (
             "it was built for the CPU only",
-            "set LIBTORCH to one built with CUDA (pip install torch brings it)",
+            "set LIBTORCH to a build with CUDA (for example from pip install torch)",
         );
     }
     if !Path::new("/proc/driver/nvidia/version").exists() {
         return (
             "it was built with CUDA, but no NVIDIA driver is loaded on this machine",
-            "install the driver of your NVIDIA GPU",
+            "install the NVIDIA driver",
         );
     }
     (
-        "it was built with CUDA and a driver is loaded, but no device answers",
-        "look at nvidia-smi and at CUDA_VISIBLE_DEVICES; the driver may be older than this \
-         LibTorch's CUDA",
+        "it was built with CUDA and a driver is loaded, but no device is available",
+        "check nvidia-smi and CUDA_VISIBLE_DEVICES (the driver may be too old for this \
+         LibTorch's CUDA version)",
     )
 }
 
-/// The card's name, where the driver tells it beyond doubt.
-fn card(index: usize) -> String {
-    let cards: Vec<_> = fs::read_dir("/proc/driver/nvidia/gpus")
+/// The name of a CUDA device, with the GPU model if it is unambiguous.
+fn gpu_name(index: usize) -> String {
+    let gpus: Vec<_> = fs::read_dir("/proc/driver/nvidia/gpus")
         .into_iter()
         .flatten()
         .flatten()
         .collect();
-    // With several cards CUDA may count them in another order than the driver does.
-    let model = match cards.as_slice() {
-        [card] => fs::read_to_string(card.path().join("information"))
+    // With several GPUs, CUDA and the driver may number them differently.
+    let model = match gpus.as_slice() {
+        [gpu] => fs::read_to_string(gpu.path().join("information"))
             .ok()
             .and_then(|text| cpu::field(&text, "Model")),
         _ => None,

@@ -1,48 +1,47 @@
-//! From a word to a device: where a backend is chosen.
+//! Opening of a device by its [`BackendId`].
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{Device, FloatDType, Tensor};
-use zoo_spec::{Backend, BackendWord, Dtype};
+use zoo_spec::{Backend, BackendId, Dtype};
 
 use crate::cpu;
 use crate::error::{BackendError, list};
-use crate::guard::guarded;
+use crate::guard::catch_panic;
 
-/// A device that is ready, and what to tell people about it.
+/// An open device and its properties.
 #[derive(Debug, Clone)]
-pub struct Opened {
-    /// The word, with the choice made where it left one open (`tch`).
-    pub word: BackendWord,
+pub struct OpenDevice {
+    /// The backend, with `tch` resolved to `tch-cpu` or `tch-cuda`.
+    pub id: BackendId,
     /// The device. New tensors on it have the dtype it was opened with.
     pub device: Device,
-    /// What computes: a processor, an adapter, a card.
+    /// Name of the processor, adapter or GPU.
     pub name: String,
-    /// Whether a processor stands in for a GPU.
+    /// Whether this is a software (CPU) implementation of a graphics adapter.
     pub software: bool,
-    /// The number type of new tensors.
+    /// The dtype of new float tensors.
     pub dtype: Dtype,
-    /// The number types the device computes in.
+    /// The supported float dtypes.
     pub dtypes: Vec<Dtype>,
-    /// Its memory in bytes, where it tells.
+    /// Total memory in bytes, if known.
     pub memory: Option<u64>,
 }
 
-impl fmt::Display for Opened {
+impl fmt::Display for OpenDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}, {}", self.word, self.name, self.dtype)
+        write!(f, "{} on {}, {}", self.id, self.name, self.dtype)
     }
 }
 
-impl Opened {
-    /// A device that answers, before its dtype is settled.
+impl OpenDevice {
     #[allow(dead_code)] // unused in a build without a backend
-    pub(crate) fn reached(word: BackendWord, device: Device, name: String) -> Self {
-        let is_computed_in = |dtype: &Dtype| device.supports_dtype(float(*dtype));
-        let dtypes: Vec<Dtype> = Dtype::ALL.into_iter().filter(is_computed_in).collect();
+    pub(crate) fn new(id: BackendId, device: Device, name: String) -> Self {
+        let is_supported = |dtype: &Dtype| device.supports_dtype(float_dtype(*dtype));
+        let dtypes: Vec<Dtype> = Dtype::ALL.into_iter().filter(is_supported).collect();
         Self {
-            word,
+            id,
             device,
             name,
             software: false,
@@ -52,23 +51,23 @@ impl Opened {
         }
     }
 
-    fn settle(&mut self, dtype: Dtype) -> Result<(), BackendError> {
-        let (word, name) = (self.word, &self.name);
+    fn configure_dtype(&mut self, dtype: Dtype) -> Result<(), BackendError> {
+        let (id, name) = (self.id, &self.name);
         if !self.dtypes.contains(&dtype) {
             let supported = list(&self.dtypes);
             return Err(BackendError(format!(
-                "{name} (\"{word}\") cannot compute in {dtype}\n  it computes in: {supported}"
+                "{dtype} is not supported by {name} (\"{id}\")\n  help: use one of: {supported}"
             )));
         }
-        let configured = self.device.configure(float(dtype));
-        configured.map_err(|error| BackendError::start(word, error))?;
+        let configured = self.device.configure(float_dtype(dtype));
+        configured.map_err(|error| BackendError::start(id, error))?;
         self.dtype = dtype;
         Ok(())
     }
 
-    /// Multiplies two small matrices: an error if the device fails or computes something else.
+    /// Multiplies two small matrices and checks the result.
     pub fn self_test(&self) -> Result<(), BackendError> {
-        let product = guarded(|| {
+        let product = catch_panic(|| {
             let ones = Tensor::<2>::ones([3, 5], &self.device);
             let product = ones.clone().matmul(ones.transpose());
             product.sum().into_scalar::<f32>()
@@ -76,15 +75,15 @@ impl Opened {
         // 3 x 3 dot products of five ones.
         let reason = match product {
             Ok(45.0) => return Ok(()),
-            Ok(other) => format!("3x3 sums of five ones came to {other}, not 45"),
+            Ok(other) => format!("the self-test matmul returned {other}, expected 45"),
             Err(reason) => reason,
         };
-        Err(BackendError::start(self.word, reason))
+        Err(BackendError::start(self.id, reason))
     }
 }
 
 /// The cargo features of the backends compiled into this program.
-pub fn compiled() -> Vec<&'static str> {
+pub fn compiled_features() -> Vec<&'static str> {
     [
         ("flex", cfg!(feature = "flex")),
         ("ndarray", cfg!(feature = "ndarray")),
@@ -94,93 +93,93 @@ pub fn compiled() -> Vec<&'static str> {
         ("cuda", cfg!(feature = "cuda")),
     ]
     .into_iter()
-    .filter_map(|(feature, built)| built.then_some(feature))
+    .filter_map(|(feature, is_enabled)| is_enabled.then_some(feature))
     .collect()
 }
 
-/// Opens the device a word names, so that new tensors on it are of `dtype`.
+/// Opens a device and makes `dtype` the default of its new float tensors.
 ///
-/// Opening the same word again gives the same device.
-pub fn open(word: BackendWord, dtype: Dtype) -> Result<Opened, BackendError> {
-    // A wgpu device can be set up once, and a device's dtype settled once, in a
-    // process: what was reached and opened stays here.
-    static OPEN: Mutex<Vec<(Opened, bool)>> = Mutex::new(Vec::new());
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = |open: &[(Opened, _)], word| open.iter().position(|(o, _)| o.word == word);
-    let at = match known(&open, word) {
-        Some(at) => at,
+/// Opening a device again returns the same device; another dtype is then an error.
+pub fn open(id: BackendId, dtype: Dtype) -> Result<OpenDevice, BackendError> {
+    // Burn allows a wgpu device to be set up and a dtype to be configured only once per process, so
+    // devices are cached, each with whether its dtype is configured.
+    static CACHE: Mutex<Vec<(OpenDevice, bool)>> = Mutex::new(Vec::new());
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let position = |cache: &[(OpenDevice, _)], id| cache.iter().position(|(o, _)| o.id == id);
+    let index = match position(&cache, id) {
+        Some(index) => index,
         None => {
-            let reached = guarded(|| reach(word))
-                .unwrap_or_else(|reason| Err(BackendError::start(word, reason)))?;
-            // `tch` turns into one of two words, which may be open already.
-            known(&open, reached.word).unwrap_or_else(|| {
-                open.push((reached, false));
-                open.len() - 1
+            let device = catch_panic(|| open_uncached(id))
+                .unwrap_or_else(|reason| Err(BackendError::start(id, reason)))?;
+            // `tch` resolves to `tch-cpu` or `tch-cuda`, which may be open already.
+            position(&cache, device.id).unwrap_or_else(|| {
+                cache.push((device, false));
+                cache.len() - 1
             })
         }
     };
-    let (opened, is_settled) = &mut open[at];
-    let (word, first) = (opened.word, opened.dtype);
-    if *is_settled && first != dtype {
+    let (opened, is_configured) = &mut cache[index];
+    let (id, first) = (opened.id, opened.dtype);
+    if *is_configured && first != dtype {
         return Err(BackendError(format!(
-            "\"{word}\" is already open in {first} in this process and cannot change to {dtype}\n  \
-             do: open it once, or use one process per dtype"
+            "\"{id}\" is already open with dtype {first}, which cannot change to {dtype} in the same \
+             process\n  help: use {first}, or a separate process for {dtype}"
         )));
     }
-    if !*is_settled {
-        guarded(|| opened.settle(dtype))
-            .unwrap_or_else(|reason| Err(BackendError::start(word, reason)))?;
-        *is_settled = true;
+    if !*is_configured {
+        catch_panic(|| opened.configure_dtype(dtype))
+            .unwrap_or_else(|reason| Err(BackendError::start(id, reason)))?;
+        *is_configured = true;
     }
     Ok(opened.clone())
 }
 
-fn reach(word: BackendWord) -> Result<Opened, BackendError> {
-    if !compiled().contains(&word.backend.feature()) {
+fn open_uncached(id: BackendId) -> Result<OpenDevice, BackendError> {
+    if !compiled_features().contains(&id.backend.feature()) {
         return Err(BackendError(format!(
-            "backend \"{}\" is not compiled into this program (it has: {})\n  \
-             compile it in: {}",
-            word.backend,
-            list(&compiled()),
-            rebuild(word.backend.feature())
+            "backend \"{}\" is not compiled into this program (compiled in: {})\n  \
+             help: rebuild with it: {}",
+            id.backend,
+            list(&compiled_features()),
+            rebuild_command(id.backend.feature())
         )));
     }
-    #[allow(deprecated)] // Burn 0.22 is the last to carry ndarray and LibTorch; we carry both.
-    match word.backend {
+    #[allow(deprecated)] // Burn 0.22 is the last release with ndarray and LibTorch
+    match id.backend {
         #[cfg(feature = "flex")]
-        Backend::Flex => Ok(on_cpu(word, Device::flex())),
+        Backend::Flex => Ok(cpu_device(id, Device::flex())),
         #[cfg(feature = "ndarray")]
-        Backend::Ndarray => Ok(on_cpu(word, Device::ndarray())),
+        Backend::Ndarray => Ok(cpu_device(id, Device::ndarray())),
         #[cfg(feature = "wgpu")]
-        Backend::Wgpu | Backend::Vulkan => crate::wgpu::reach(word),
+        Backend::Wgpu | Backend::Vulkan => crate::wgpu::open(id),
         #[cfg(feature = "tch")]
-        Backend::Tch | Backend::TchCpu | Backend::TchCuda => crate::libtorch::reach(word),
+        Backend::Tch | Backend::TchCpu | Backend::TchCuda => crate::libtorch::open(id),
         #[cfg(feature = "cuda")]
-        Backend::Cuda => reach_cuda(word),
+        Backend::Cuda => open_cuda(id),
         #[allow(unreachable_patterns)] // reachable in every build that lacks a backend
-        _ => unreachable!("{word} is not among the compiled backends, and was let through"),
+        _ => unreachable!("{id} is not compiled in, which was checked above"),
     }
 }
 
 #[allow(dead_code)] // unused in a build without a CPU backend
-pub(crate) fn on_cpu(word: BackendWord, device: Device) -> Opened {
-    Opened {
+pub(crate) fn cpu_device(id: BackendId, device: Device) -> OpenDevice {
+    OpenDevice {
         memory: cpu::memory(),
-        ..Opened::reached(word, device, cpu::name())
+        ..OpenDevice::new(id, device, cpu::name())
     }
 }
 
 #[cfg(feature = "cuda")]
-fn reach_cuda(mut word: BackendWord) -> Result<Opened, BackendError> {
-    let index = *word.index.get_or_insert(0);
+fn open_cuda(mut id: BackendId) -> Result<OpenDevice, BackendError> {
+    let index = *id.index.get_or_insert(0);
     let device = Device::cuda(index);
-    // Burn opens a CUDA device with the first question it gets.
+    // The first query opens the device.
     let name = device.identity().map(|identity| identity.name);
     let name = name.unwrap_or_else(|| "CUDA".to_owned());
-    Ok(Opened::reached(word, device, name))
+    Ok(OpenDevice::new(id, device, name))
 }
 
-fn float(dtype: Dtype) -> FloatDType {
+fn float_dtype(dtype: Dtype) -> FloatDType {
     match dtype {
         Dtype::F32 => FloatDType::F32,
         Dtype::F16 => FloatDType::F16,
@@ -188,32 +187,34 @@ fn float(dtype: Dtype) -> FloatDType {
     }
 }
 
-/// The command that builds and runs this program again with `feature` in it.
-fn rebuild(feature: &str) -> String {
+/// The command that rebuilds and reruns this program with `feature`.
+fn rebuild_command(feature: &str) -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let program = path.file_stem().unwrap_or_default().to_string_lossy();
-    // `cargo run` and `cargo test` say which package; else programs of ours are
-    // named after theirs, but for one.
+    // `cargo run` and `cargo test` set the package name. Otherwise a program has the name of its
+    // package, except `zoo`.
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| match &*program {
         "zoo" => "zoo-train".to_owned(),
         other => other.to_owned(),
     });
     let is_test = path.parent().is_some_and(|folder| folder.ends_with("deps"));
     // Paths need not be UTF-8.
-    let arguments = std::env::args_os().skip(1);
-    let arguments = arguments.map(|word| word.to_string_lossy().into_owned());
-    let arguments: Vec<String> = arguments.collect();
-    let mut command = match is_test {
-        true => format!("cargo test --release --package {package} --features {feature}"),
-        false => format!(
+    let arguments: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let mut command = if is_test {
+        format!("cargo test --release --package {package} --features {feature}")
+    } else {
+        format!(
             "cargo run --release --package {package} --bin {program} --features {feature} -- {}",
             arguments.join(" ")
-        ),
+        )
     };
     if feature == "tch" {
         command.push_str(
-            "\n  with LIBTORCH set to a LibTorch 2.9; cargo xtask sets it: \
-             cargo xtask test --backend tch-cpu",
+            "\n  with LIBTORCH set to a LibTorch 2.9 folder (cargo xtask sets it: \
+             cargo xtask test --backend tch-cpu)",
         );
     }
     command

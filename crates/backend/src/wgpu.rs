@@ -1,18 +1,18 @@
-//! Graphics adapters: which there are, and which one a word means.
+//! Graphics adapters through wgpu.
 
 use burn::tensor::wgpu::{WgpuBackend, wgpu};
 use burn::tensor::{Device, DeviceKind, read_sync};
 use wgpu::{AdapterInfo, DeviceType};
-use zoo_spec::{Backend, BackendWord};
+use zoo_spec::{Backend, BackendId};
 
 use crate::cpu;
 use crate::error::{BackendError, list};
-use crate::open::Opened;
+use crate::open::OpenDevice;
 
-pub(crate) fn reach(word: BackendWord) -> Result<Opened, BackendError> {
-    let (api, apis) = match word.backend {
+pub(crate) fn open(id: BackendId) -> Result<OpenDevice, BackendError> {
+    let (api, apis) = match id.backend {
         Backend::Vulkan => (WgpuBackend::Vulkan, vec![wgpu::Backend::Vulkan]),
-        // The order in which Burn's runtime tries them.
+        // In the order of Burn's runtime.
         _ => (
             WgpuBackend::Auto,
             vec![
@@ -26,34 +26,34 @@ pub(crate) fn reach(word: BackendWord) -> Result<Opened, BackendError> {
     let adapters = adapters(&apis);
     if adapters.is_empty() {
         return Err(BackendError(format!(
-            "\"{word}\": no Vulkan, Metal, DirectX or OpenGL adapter was found on this machine\n  \
-             with a GPU: install its driver (NVIDIA: nvidia-driver; AMD and Intel: \
-             mesa-vulkan-drivers)\n  without one: a software driver is enough for \"wgpu\": \
+            "\"{id}\": no Vulkan, Metal, DirectX or OpenGL adapter was found on this machine\n  \
+             help: install the driver of the GPU (NVIDIA: nvidia-driver; AMD and Intel: \
+             mesa-vulkan-drivers)\n  help: without a GPU, install a software driver for \"wgpu\": \
              apt-get install mesa-vulkan-drivers"
         )));
     }
-    let kind = match word.index {
+    let kind = match id.index {
         None => DeviceKind::DefaultDevice,
         Some(index) => gpu(&adapters, index).ok_or_else(|| {
             let gpus = adapters.iter().filter(|adapter| is_gpu(adapter)).count();
             let found: Vec<String> = adapters.iter().map(describe).collect();
             BackendError(format!(
-                "\"{word}\" asks for a GPU, and this machine has {gpus} of them\n  found: {}\n  \
-                 do: name one of the GPUs (counted from 0), install the driver of the one that is \
-                 missing (NVIDIA: nvidia-driver; AMD and Intel: mesa-vulkan-drivers), or write \
-                 \"wgpu\" to take the software adapter",
+                "\"{id}\" is not available: this machine has {gpus} GPU(s), numbered from 0\n  \
+                 found: {}\n  help: use another index, install the driver of the missing GPU \
+                 (NVIDIA: nvidia-driver; AMD and Intel: mesa-vulkan-drivers), or use \"wgpu\" for \
+                 the software adapter",
                 list(&found)
             ))
         })?,
     };
-    // With the feature `vulkan` shaders become SPIR-V whatever the word was.
-    // Asked before the device is opened: opening is what crashes.
+    // With the feature `vulkan`, shaders are SPIR-V for the backend `wgpu` too. Checked before the
+    // device is opened because opening crashes.
     let software_only = adapters.iter().all(|a| a.device_type == DeviceType::Cpu);
     if cfg!(feature = "vulkan") && software_only {
         return Err(BackendError(format!(
-            "\"{word}\" would run on {}, a software adapter, and this program is built with the \
+            "\"{id}\" would run on {}, a software adapter, but this program is built with the \
              feature `vulkan`, whose SPIR-V shaders crash software drivers\n  \
-             do: build with the feature `wgpu` alone (cargo xtask does so for --backend wgpu), \
+             help: build with the feature `wgpu` alone (cargo xtask does so for --backend wgpu), \
              or use a machine with a GPU",
             describe(&adapters[0])
         )));
@@ -63,20 +63,19 @@ pub(crate) fn reach(word: BackendWord) -> Result<Opened, BackendError> {
         .device_kind(kind)
         .graphics_api(api)
         .init_with_setup()
-        .map_err(|error| BackendError::start(word, error))?;
+        .map_err(|error| BackendError::start(id, error))?;
     let adapter = setup.adapter.get_info();
     let software = adapter.device_type == DeviceType::Cpu;
-    Ok(Opened {
+    Ok(OpenDevice {
         software,
-        // A graphics API does not say how much memory a card has; a software
-        // adapter's is the machine's.
+        // Graphics APIs do not report GPU memory; a software adapter uses the machine's.
         memory: software.then(cpu::memory).flatten(),
-        ..Opened::reached(word, device, describe(&adapter))
+        ..OpenDevice::new(id, device, describe(&adapter))
     })
 }
 
-/// The adapters of the first graphics API that has a GPU, or else of the first
-/// that has anything: the set Burn's runtime will choose from.
+/// The adapters of the first graphics API that has a GPU, or else of the first that has any
+/// adapter: the set from which Burn's runtime chooses.
 fn adapters(apis: &[wgpu::Backend]) -> Vec<AdapterInfo> {
     let mut software_only = Vec::new();
     for &api in apis {
@@ -98,18 +97,18 @@ fn adapters(apis: &[wgpu::Backend]) -> Vec<AdapterInfo> {
     software_only
 }
 
-/// The `index`-th GPU in the words of Burn, which counts each kind on its own.
+/// The `index`-th GPU as a [`DeviceKind`], which numbers each kind of GPU separately.
 fn gpu(adapters: &[AdapterInfo], index: usize) -> Option<DeviceKind> {
-    let chosen = adapters.iter().filter(|a| is_gpu(a)).nth(index)?;
-    let of_its_kind = adapters
+    let gpu = adapters.iter().filter(|a| is_gpu(a)).nth(index)?;
+    let index = adapters
         .iter()
-        .filter(|a| a.device_type == chosen.device_type)
-        .position(|a| std::ptr::eq(a, chosen))?;
-    match chosen.device_type {
-        DeviceType::DiscreteGpu => Some(DeviceKind::DiscreteGpu(of_its_kind)),
-        DeviceType::IntegratedGpu => Some(DeviceKind::IntegratedGpu(of_its_kind)),
-        DeviceType::VirtualGpu => Some(DeviceKind::VirtualGpu(of_its_kind)),
-        // Burn 0.22 has no word for the rest.
+        .filter(|a| a.device_type == gpu.device_type)
+        .position(|a| std::ptr::eq(a, gpu))?;
+    match gpu.device_type {
+        DeviceType::DiscreteGpu => Some(DeviceKind::DiscreteGpu(index)),
+        DeviceType::IntegratedGpu => Some(DeviceKind::IntegratedGpu(index)),
+        DeviceType::VirtualGpu => Some(DeviceKind::VirtualGpu(index)),
+        // Burn 0.22 has no kind for these.
         DeviceType::Cpu | DeviceType::Other => None,
     }
 }

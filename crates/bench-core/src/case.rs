@@ -1,89 +1,90 @@
-//! What is measured: a matmul, an attention or a model, in one pass.
+//! Benchmark cases: one pass of a matmul, an attention mechanism or a model.
 
 use anyhow::{Context, Result};
-use zoo_oracle::{Input, Problem, catalogue, find, only_measured};
-use zoo_spec::{Mechanism, MechanismConfig, UnknownWord, words};
+use zoo_oracle::{Problem, Requirement, bench_only, catalogue, find};
+use zoo_spec::{Mechanism, MechanismConfig, UnknownName, names};
 
 use crate::model::Setup;
 
-words! {
-    /// How far a case goes.
+names! {
     #[derive(PartialOrd, Ord, clap::ValueEnum)]
     pub enum Pass: "pass" {
-        /// The result alone.
         Forward = "forward",
-        /// The result, and the gradients with respect to query, key and value; of a model, with
-        /// respect to its parameters, and an optimizer step.
+        /// Forward and backward pass with gradients of query, key and value; for a model, a
+        /// training step including the optimizer.
         Train = "train",
-        /// The result for one position more, with the cached state of those before.
+        /// One decoding step with a filled cache.
         Decode = "decode",
-        /// Of a model: token after token, the best each time.
+        /// Greedy generation with a model.
         Generate = "generate",
     }
 }
 
-words! {
-    /// A case that misbehaves on purpose, so that tests can show what becomes of one.
+names! {
+    /// A fault injected into a case by tests.
     pub enum Fault: "fault" {
         Hang = "hang",
-        /// Takes all the memory there is.
+        /// Allocates until it is stopped.
         Exhaust = "exhaust",
         Wrong = "wrong",
-        /// A model whose results are one percent off.
+        /// Scales the results of a model by 1.01.
         Inexact = "inexact",
         Crash = "crash",
     }
 }
 
-/// One case, whichever backend runs it.
+/// A benchmark case, independent of the backend.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     pub task: Task,
     pub pass: Pass,
-    /// How it misbehaves, in a test.
     pub fault: Option<Fault>,
 }
 
-/// The longest sequence that is measured: the work of attention over it, by its square, can still
-/// be counted.
-pub const MOST_LENGTH: usize = 1 << 24;
+/// Maximum sequence length: the FLOPs of attention, quadratic in it, do not overflow.
+pub const MAX_LENGTH: usize = 1 << 24;
 
-/// Reads a length of a command line.
-pub fn length(text: &str) -> Result<usize, String> {
-    count(text, MOST_LENGTH)
+pub fn parse_length(text: &str) -> Result<usize, String> {
+    parse_count(text, MAX_LENGTH)
 }
 
-/// Reads a whole number of a command line, from 1 to `most`.
-pub fn count(text: &str, most: usize) -> Result<usize, String> {
-    let number = text.trim().parse().ok();
-    let number = number.filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| format!("it must be a whole number from 1 to {most}"))
+/// Parses an integer from 1 to `max` from the command line.
+pub fn parse_count(text: &str, max: usize) -> Result<usize, String> {
+    let count = text.trim().parse().ok();
+    let count = count.filter(|count| (1..=max).contains(count));
+    count.ok_or_else(|| format!("expected an integer from 1 to {max}"))
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
-    /// A product of two square matrices: the rate that others are compared with.
-    Matmul { side: usize },
-    /// A mechanism on a problem of the catalogue.
+    /// Product of two square matrices: the peak rate of `% of matmul peak`.
+    Matmul {
+        size: usize,
+    },
+    /// A mechanism on a problem from the catalogue.
     Attention {
         mechanism: Mechanism,
-        /// The problem, with as many key and value heads as the mechanism has.
+        /// The problem, with the number of key/value heads of the mechanism.
         problem: Box<Problem>,
     },
-    /// A model with a mechanism for its attention.
-    Model { setup: Setup, attention: Mechanism },
+    Model {
+        setup: Setup,
+        attention: Mechanism,
+    },
 }
 
 impl Case {
     fn new(task: Task, pass: Pass) -> Self {
-        let fault = None;
-        Self { task, pass, fault }
+        Self {
+            task,
+            pass,
+            fault: None,
+        }
     }
 
-    /// The matmul whose rate others are compared with.
     pub fn matmul() -> Self {
-        // Large enough for full speed on 2 cores, and still a hundredth of a second.
-        Self::new(Task::Matmul { side: 1024 }, Pass::Forward)
+        // Large enough for full speed on 2 cores, and still about 10 ms.
+        Self::new(Task::Matmul { size: 1024 }, Pass::Forward)
     }
 
     pub fn attention(mechanism: Mechanism, mut problem: Problem, pass: Pass) -> Self {
@@ -98,16 +99,15 @@ impl Case {
         Self::new(Task::Model { setup, attention }, pass)
     }
 
-    /// What computes it, in a word.
+    /// Name of the mechanism, or `matmul`.
     pub fn subject(&self) -> &'static str {
         match &self.task {
             Task::Matmul { .. } => "matmul",
-            Task::Attention { mechanism, .. } => mechanism.word(),
-            Task::Model { attention, .. } => attention.word(),
+            Task::Attention { mechanism, .. } => mechanism.name(),
+            Task::Model { attention, .. } => attention.name(),
         }
     }
 
-    /// The problem's name, or the model's.
     pub fn name(&self) -> String {
         match &self.task {
             Task::Matmul { .. } => "matmul".to_owned(),
@@ -116,16 +116,15 @@ impl Case {
         }
     }
 
-    /// Its length: keys, or positions of a sequence.
+    /// Number of keys, or sequence length of a model.
     pub fn n(&self) -> usize {
         match &self.task {
-            Task::Matmul { side } => *side,
+            Task::Matmul { size } => *size,
             Task::Attention { problem, .. } => problem.seq_k,
             Task::Model { setup, .. } => setup.n,
         }
     }
 
-    /// Tokens of a pass, of a model.
     pub fn tokens(&self) -> Option<usize> {
         match &self.task {
             Task::Matmul { .. } | Task::Attention { .. } => None,
@@ -133,20 +132,21 @@ impl Case {
         }
     }
 
-    /// Why there is no such case, if there is none: the mechanism does not accept its problem, or
-    /// does not have the pass.
-    pub fn refusal(&self) -> Option<String> {
+    /// Why the case cannot run, if the mechanism does not support the problem or the pass.
+    pub fn unsupported_reason(&self) -> Option<String> {
         let reason = match (&self.task, self.pass) {
             (Task::Matmul { .. }, Pass::Forward) => None,
-            (Task::Matmul { .. }, _) => Some("a matmul has a forward pass alone"),
-            (Task::Model { setup, attention }, pass) => return setup.refuses(*attention, pass),
-            (Task::Attention { .. }, Pass::Generate) => Some("models alone generate"),
+            (Task::Matmul { .. }, _) => Some("matmul has only a forward pass"),
+            (Task::Model { setup, attention }, pass) => {
+                return setup.unsupported_reason(*attention, pass);
+            }
+            (Task::Attention { .. }, Pass::Generate) => Some("generate is for models only"),
             (Task::Attention { mechanism, problem }, pass) => {
                 let decoding = MechanismConfig::from(*mechanism).capabilities().decoding;
-                let mut inputs = Input::ALL.iter().filter(|input| input.is_in(problem));
+                let mut inputs = Requirement::ALL.iter().filter(|input| input.is_in(problem));
                 match decoding {
                     Err(reason) if pass == Pass::Decode => Some(reason),
-                    _ => inputs.find_map(|input| input.refused_by(*mechanism)),
+                    _ => inputs.find_map(|input| input.unsupported_reason(*mechanism)),
                 }
             }
         };
@@ -154,30 +154,29 @@ impl Case {
     }
 }
 
-/// The queries whose results are compared with the oracle: all of them, or of a
-/// large problem a sample.
+/// Indices of the queries that are checked against the oracle: all, or a sample if there are many.
 pub fn queries_to_check(problem: &Problem) -> Vec<usize> {
-    // The oracle takes about a microsecond a pair.
+    // The oracle takes about 1 us per query-key pair.
     const PAIRS: usize = 1 << 20;
     const SAMPLE: usize = 64;
     if problem.queries() * problem.seq_k <= PAIRS {
         (0..problem.queries()).collect()
     } else {
-        problem.sample_of_queries(SAMPLE)
+        problem.sample_queries(SAMPLE)
     }
 }
 
-/// A problem of the catalogue, at another length if one is given.
+/// Looks up a problem in the catalogue, with sequence length `n` if given.
 pub fn problem(name: &str, n: Option<usize>) -> Result<Problem> {
     let found = find(name).ok_or_else(|| {
-        let known = catalogue().into_iter().chain(only_measured());
-        UnknownWord::new("problem", name, known.map(|problem| problem.name))
+        let known = catalogue().into_iter().chain(bench_only());
+        UnknownName::new("problem", name, known.map(|problem| problem.name))
     })?;
     match n {
         Some(n) if n != found.seq_k => found.at_length(n).with_context(|| {
             format!(
-                "problem \"{name}\" cannot be measured at n = {n}: its mask or its sizes are made \
-                 for one length\n  do: leave out --seq, or choose layer, layer-causal or decode-step"
+                "problem \"{name}\" cannot be measured at n = {n}: its mask or sizes have a fixed \
+                 length\n  help: omit --seq, or use layer, layer-causal or decode-step"
             )
         }),
         _ => Ok(found),
@@ -192,6 +191,7 @@ mod tests {
     fn only_models_generate() {
         let layer = problem("layer", None).expect("in the catalogue");
         let case = Case::attention(Mechanism::Standard, layer, Pass::Generate);
-        assert_eq!(case.refusal().as_deref(), Some("models alone generate"));
+        let reason = case.unsupported_reason();
+        assert_eq!(reason.as_deref(), Some("generate is for models only"));
     }
 }

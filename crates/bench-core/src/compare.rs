@@ -1,71 +1,66 @@
-//! Two runs, case by case: what changed beyond the noise.
+//! Comparison of two runs, case by case: changes beyond the noise.
 
 use std::fmt::Write;
 
-use zoo_spec::words;
+use zoo_spec::names;
 
 use crate::pool::distinct;
 use crate::record::{CaseId, CaseLine};
-use crate::table::{Cell, drawn};
+use crate::table::{Cell, render_table};
 
-/// What became of one case from one run to the other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The case, its times or outcomes, their ratio, and how far that may be from 1 and mean
-    /// nothing: the cells of a row.
+    /// Cells of the row: case, times or outcomes before and after, their ratio, and the noise.
     cells: [String; 5],
     pub verdict: Verdict,
 }
 
-words! {
+names! {
     pub enum Verdict: "verdict" {
-        /// Within the noise.
         Same = "no change",
         Faster = "faster",
         Slower = "SLOWER",
-        /// It had a time and has none any more.
+        /// Measured before, not measured now.
         Broken = "BROKEN",
-        /// It has a time and had none.
-        Mended = "mended",
+        /// Not measured before, measured now.
+        Fixed = "fixed",
         /// Only in the first run.
-        Gone = "gone",
+        Removed = "removed",
         /// Only in the second run.
         New = "new",
     }
 }
 
 impl Verdict {
-    /// Whether somebody should look at it.
     pub fn is_regression(self) -> bool {
         matches!(self, Self::Slower | Self::Broken)
     }
 }
 
-/// The least change that is ever called one: below it, the same program measured
-/// twice on a quiet machine differs by where its memory happened to lie.
-const LEAST: f64 = 0.05;
+/// Minimum relative change to report: on a quiet machine, two runs of the same program differ by
+/// up to this much because of memory layout.
+const MIN_CHANGE: f64 = 0.05;
 
-/// How far from its median a case's samples and the medians of its rounds lie.
+/// Largest relative deviation from the median, of the percentiles and of the rounds' medians.
 fn spread(case: &CaseLine) -> Option<f64> {
     let samples = case.samples()?;
     let median = samples.median();
-    let far = |x: f64| (x / median).max(median / x) - 1.0;
+    let deviation = |x: f64| (x / median).max(median / x) - 1.0;
     let rounds = case.round_medians.iter().copied();
     let percentiles = [samples.quantile(0.1), samples.quantile(0.9)];
-    Some(rounds.chain(percentiles).map(far).fold(0.0, f64::max))
+    Some(rounds.chain(percentiles).map(deviation).fold(0.0, f64::max))
 }
 
-/// Compares two runs, case by case, in the order of the second; what is only in
-/// the first comes last.
+/// Compares two runs in the order of the second; cases only in the first come last.
 pub fn compare(before: &[CaseLine], after: &[CaseLine]) -> Vec<Change> {
     let ids = distinct(after.iter().chain(before).map(|case| &case.id));
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let change = |id: &CaseId| {
         let [then, now] = [before, after].map(|run| run.iter().find(|case| case.id == *id));
         let (noise, verdict) = match (then, now) {
-            (Some(then), Some(now)) => judged(then, now),
+            (Some(then), Some(now)) => verdict(then, now),
             (None, _) => (None, Verdict::New),
-            (_, None) => (None, Verdict::Gone),
+            (_, None) => (None, Verdict::Removed),
         };
         let ratio = now.zip(then).and_then(|(now, then)| now.ratio(then));
         let cells = [
@@ -80,11 +75,11 @@ pub fn compare(before: &[CaseLine], after: &[CaseLine]) -> Vec<Change> {
     ids.into_iter().map(change).collect()
 }
 
-/// The noise of a case that is in both runs, if both have times, and what its change comes to.
-fn judged(then: &CaseLine, now: &CaseLine) -> (Option<f64>, Verdict) {
+/// The noise of a case in both runs, if both were measured, and the verdict.
+fn verdict(then: &CaseLine, now: &CaseLine) -> (Option<f64>, Verdict) {
     let noise = spread(then)
         .zip(spread(now))
-        .map(|(then, now)| then.hypot(now).max(LEAST));
+        .map(|(then, now)| then.hypot(now).max(MIN_CHANGE));
     let ratio = now.ratio(then).map(|ratio| ratio.ratio);
     let verdict = match ratio.zip(noise) {
         Some((ratio, noise)) if ratio > 1.0 + noise => Verdict::Slower,
@@ -92,15 +87,15 @@ fn judged(then: &CaseLine, now: &CaseLine) -> (Option<f64>, Verdict) {
         Some(_) => Verdict::Same,
         None => match (then.samples(), now.samples()) {
             (Some(_), None) => Verdict::Broken,
-            (None, Some(_)) => Verdict::Mended,
+            (None, Some(_)) => Verdict::Fixed,
             _ => Verdict::Same,
         },
     };
     (noise, verdict)
 }
 
-/// The changes as a table, and a line that sums them up.
-pub fn show(changes: &[Change]) -> String {
+/// Renders the changes as a table with a summary line.
+pub fn render(changes: &[Change]) -> String {
     let row = |change: &Change| -> Vec<Cell> {
         let cells = change.cells.iter().cloned();
         let cells = cells.chain([change.verdict.to_string()]);
@@ -108,18 +103,15 @@ pub fn show(changes: &[Change]) -> String {
     };
     let rows: Vec<Vec<Cell>> = changes.iter().map(row).collect();
     let header = ["case", "before", "after", "ratio", "noise", "verdict"];
-    let mut text = drawn(&header, &rows, 2) + "\n";
-    let of = |verdict: fn(Verdict) -> bool| changes.iter().filter(|c| verdict(c.verdict)).count();
-    let worse = of(Verdict::is_regression);
-    let better = of(|verdict| matches!(verdict, Verdict::Faster | Verdict::Mended));
-    let other = of(|verdict| matches!(verdict, Verdict::Gone | Verdict::New));
+    let mut text = render_table(&header, &rows, 2) + "\n";
+    let num = |verdict: fn(Verdict) -> bool| changes.iter().filter(|c| verdict(c.verdict)).count();
+    let worse = num(Verdict::is_regression);
+    let better = num(|verdict| matches!(verdict, Verdict::Faster | Verdict::Fixed));
+    let other = num(|verdict| matches!(verdict, Verdict::Removed | Verdict::New));
     let same = changes.len() - worse - better - other;
-    let _ = write!(
-        text,
-        "{same} without change, {better} better, {worse} worse"
-    );
+    let _ = write!(text, "{same} unchanged, {better} better, {worse} worse");
     if other > 0 {
-        let _ = write!(text, ", {other} in one of the runs only");
+        let _ = write!(text, ", {other} only in one run");
     }
     if worse + better + other == 0 {
         text.push_str(": no change");
@@ -131,19 +123,19 @@ pub fn show(changes: &[Change]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::for_tests::line;
     use crate::pool::pool;
     use crate::record::Outcome;
+    use crate::test_utils::line;
 
     #[test]
-    fn the_noise_comes_from_the_samples() {
+    fn verdicts_depend_on_the_noise_of_the_samples() {
         let run = |subject, milliseconds: &[f64]| pool(&[line(subject, 256, milliseconds)]);
         let quiet = run("a", &[10.0, 10.1, 10.0, 9.9, 10.0]);
         let noisy = run("a", &[10.0, 13.0, 10.0, 8.0, 10.0]);
         let slower = run("a", &[11.5, 11.6, 11.5, 11.4, 11.5]);
         let other = run("b", &[1.0]);
         let mut broken = quiet.clone();
-        let message = "it fell".to_owned();
+        let message = "panicked".to_owned();
         broken[0].report.outcome = Outcome::Failed { message };
         for (before, after, verdicts, summary) in [
             (&quiet, &quiet, &[Verdict::Same][..], ": no change"),
@@ -151,14 +143,19 @@ mod tests {
             (&slower, &quiet, &[Verdict::Faster], "1 better"),
             (&noisy, &slower, &[Verdict::Same], ": no change"),
             (&quiet, &broken, &[Verdict::Broken], "1 worse"),
-            (&broken, &quiet, &[Verdict::Mended], "1 better"),
-            (&quiet, &other, &[Verdict::New, Verdict::Gone], "2 in one"),
+            (&broken, &quiet, &[Verdict::Fixed], "1 better"),
+            (
+                &quiet,
+                &other,
+                &[Verdict::New, Verdict::Removed],
+                "2 only in one",
+            ),
         ] {
             let changes = compare(before, after);
             let found: Vec<_> = changes.iter().map(|change| change.verdict).collect();
             assert_eq!(found, verdicts);
-            let shown = show(&changes);
-            assert!(shown.contains(summary), "{shown}");
+            let text = render(&changes);
+            assert!(text.contains(summary), "{text}");
         }
     }
 }

@@ -1,36 +1,34 @@
-//! What a run shows: its curves, how cost grows with length, and who overtakes whom.
+//! Scaling of time and memory with sequence length, and crossover lengths between mechanisms.
 
 use crate::pool::group;
 use crate::record::CaseLine;
-use crate::table::section_of;
+use crate::table::section_title;
 use crate::units::count;
 
-/// Costs by length: `(n, cost)`, by rising `n`.
+/// Points `(n, cost)`, sorted by `n`.
 pub type Curve = Vec<(f64, f64)>;
 
-/// What is drawn as one line: everything of a case but its length.
+/// One line of a plot: a mechanism on a backend at several lengths.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     pub backend: String,
     pub subject: String,
-    /// Seconds by length.
     pub times: Curve,
-    /// Bytes by length.
     pub memory: Curve,
 }
 
-/// Everything that belongs in one pair of plots.
+/// The lines of one pair of plots (time and memory).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    /// Problem, pass, number type.
+    /// Problem, pass and dtype.
     pub title: String,
-    /// The title of the [`section`](crate::table::sections) with its numbers.
+    /// Title of the table [section](crate::table::sections) with the same cases.
     pub section: String,
     pub series: Vec<Series>,
 }
 
-/// The families of a run, in the order their problems were measured. Models are one where
-/// they were measured at several lengths: of one there is nothing to draw.
+/// The plots of a run, in measuring order. Models are included only if they were measured at
+/// several lengths.
 pub fn families(cases: &[CaseLine]) -> Vec<Family> {
     let cases = cases.iter().filter(|case| !case.is_matmul());
     let families = group(cases, |case| {
@@ -40,10 +38,10 @@ pub fn families(cases: &[CaseLine]) -> Vec<Family> {
     let family = |(title, mut members): (String, Vec<&CaseLine>)| {
         members.sort_by_key(|case| case.id.n);
         let series = series(&members);
-        let is_drawn = !members[0].is_model() || series.iter().any(|line| line.times.len() > 1);
-        is_drawn.then(|| Family {
+        let is_plotted = !members[0].is_model() || series.iter().any(|line| line.times.len() > 1);
+        is_plotted.then(|| Family {
             title,
-            section: section_of(members[0]),
+            section: section_title(members[0]),
             series,
         })
     };
@@ -54,54 +52,55 @@ fn series(members: &[&CaseLine]) -> Vec<Series> {
     let points = members
         .iter()
         .filter_map(|case| Some((&case.id, case.samples()?)));
-    let mut lines: Vec<Series> = Vec::new();
-    for ((backend, subject), points) in group(points, |(id, _)| (&id.backend, &id.subject)) {
-        let mut line = Series {
+    let groups = group(points, |(id, _)| (&id.backend, &id.subject));
+    let mut series = Vec::new();
+    for ((backend, subject), points) in groups {
+        let times = points
+            .iter()
+            .map(|(id, samples)| (id.n as f64, samples.median()));
+        let memory = points.iter().filter_map(|(id, samples)| {
+            let peak = samples.peak.as_ref()?;
+            Some((id.n as f64, peak.bytes as f64))
+        });
+        series.push(Series {
             backend: backend.clone(),
             subject: subject.clone(),
-            times: Curve::new(),
-            memory: Curve::new(),
-        };
-        for (id, samples) in points {
-            line.times.push((id.n as f64, samples.median()));
-            let peak = samples.peak.iter();
-            line.memory
-                .extend(peak.map(|peak| (id.n as f64, peak.bytes as f64)));
-        }
-        lines.push(line);
+            times: times.collect(),
+            memory: memory.collect(),
+        });
     }
-    lines
+    series
 }
 
-/// How time and memory grow, and which mechanism overtakes which, in sentences.
+/// Sentences on how time and memory scale, and which mechanism overtakes which.
 pub fn findings(families: &[Family]) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut findings = Vec::new();
     for family in families {
         for series in &family.series {
-            let grows = |(what, curve): (&str, &Curve)| {
+            let growth = |(cost, curve): (&str, &Curve)| {
                 let PowerLaw { exponent, from, to } = power_law(curve)?;
                 let (from, to) = (count(from as usize), count(to as usize));
                 Some(format!(
-                    "{what} grows as n^{exponent:.2} (n = {from} to {to})"
+                    "{cost} grows as n^{exponent:.2} (n = {from} to {to})"
                 ))
             };
             let curves = [("time", &series.times), ("memory", &series.memory)];
-            let grows: Vec<String> = curves.into_iter().filter_map(grows).collect();
-            if !grows.is_empty() {
+            let growth: Vec<String> = curves.into_iter().filter_map(growth).collect();
+            if !growth.is_empty() {
                 let (title, backend, subject) = (&family.title, &series.backend, &series.subject);
-                said.push(format!(
+                findings.push(format!(
                     "{title}: {backend} {subject}: {}",
-                    grows.join(", ")
+                    growth.join(", ")
                 ));
             }
         }
-        for (at, first) in family.series.iter().enumerate() {
-            for second in &family.series[at + 1..] {
+        for (i, first) in family.series.iter().enumerate() {
+            for second in &family.series[i + 1..] {
                 let Some(crossing) = crossing(&first.times, &second.times) else {
                     continue;
                 };
-                // Two that go side by side cross at every noise.
-                if !differ(&first.times, &second.times) {
+                // Curves that are nearly equal cross because of noise.
+                if !clearly_differ(&first.times, &second.times) {
                     continue;
                 }
                 let (winner, loser) = if crossing.first_overtakes {
@@ -109,33 +108,33 @@ pub fn findings(families: &[Family]) -> Vec<String> {
                 } else {
                     (second, first)
                 };
-                said.push(format!(
+                findings.push(format!(
                     "{}: {} overtakes {} at n = {}",
                     family.title,
-                    who(winner, loser),
-                    who(loser, winner),
+                    display_name(winner, loser),
+                    display_name(loser, winner),
                     count(two_digits(crossing.n))
                 ));
             }
         }
     }
-    said
+    findings
 }
 
-/// Whether two curves that cross are clearly apart before and after.
-fn differ(first: &Curve, second: &Curve) -> bool {
-    const CLEARLY: f64 = 1.15;
+/// Whether two crossing curves differ by more than the noise on both sides of the crossing.
+fn clearly_differ(first: &Curve, second: &Curve) -> bool {
+    const MIN_RATIO: f64 = 1.15;
     let ratios: Vec<f64> = first
         .iter()
         .filter_map(|(n, a)| second.iter().find(|(m, _)| m == n).map(|(_, b)| a / b))
         .collect();
-    let most = ratios.iter().copied().fold(f64::MIN, f64::max);
-    let least = ratios.iter().copied().fold(f64::MAX, f64::min);
-    most > CLEARLY && least < 1.0 / CLEARLY
+    let max = ratios.iter().copied().fold(f64::MIN, f64::max);
+    let min = ratios.iter().copied().fold(f64::MAX, f64::min);
+    max > MIN_RATIO && min < 1.0 / MIN_RATIO
 }
 
-/// A line's name, with its backend where the other's is different.
-fn who(this: &Series, other: &Series) -> String {
+/// Name of the mechanism, with its backend if the other has a different one.
+fn display_name(this: &Series, other: &Series) -> String {
     if this.backend == other.backend {
         this.subject.clone()
     } else {
@@ -143,23 +142,23 @@ fn who(this: &Series, other: &Series) -> String {
     }
 }
 
-/// A length to two digits: it lies between two that were measured.
+/// Rounds an interpolated length to two significant digits.
 fn two_digits(n: f64) -> usize {
     let unit = 10f64.powf((n.log10().floor() - 1.0).max(0.0));
     ((n / unit).round() * unit) as usize
 }
 
-/// A power law through some points: `cost ≈ factor · n^exponent`.
+/// A fitted power law: `cost ≈ factor · n^exponent`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PowerLaw {
     pub exponent: f64,
-    /// The shortest length it was fitted from.
+    /// Shortest length of the fit.
     pub from: f64,
     pub to: f64,
 }
 
-/// Fits a power law to the longer half of a curve, three lengths or more: at
-/// short lengths fixed costs hide how the rest grows. `None` of fewer than three.
+/// Fits a power law to the longer half of a curve, at least three lengths: at short lengths,
+/// fixed costs dominate. Returns `None` for fewer than three points.
 pub fn power_law(curve: &[(f64, f64)]) -> Option<PowerLaw> {
     let usable: Vec<_> = curve
         .iter()
@@ -185,17 +184,15 @@ pub fn power_law(curve: &[(f64, f64)]) -> Option<PowerLaw> {
     })
 }
 
-/// A length at which one curve goes below another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Crossing {
-    /// Where, between two lengths that were measured.
+    /// Interpolated length.
     pub n: f64,
-    /// Whether the first curve is the lower one from there on.
+    /// Whether the first curve is the lower one beyond `n`.
     pub first_overtakes: bool,
 }
 
-/// The last length at which two curves cross, by straight lines on log axes
-/// between the lengths both have.
+/// The last crossing of two curves, by log-log interpolation between their common lengths.
 pub fn crossing(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Crossing> {
     let common: Vec<(f64, f64)> = first
         .iter()
@@ -220,12 +217,12 @@ pub fn crossing(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Crossing>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::for_tests::{line, of_model};
     use crate::pool::pool;
+    use crate::test_utils::{as_model, line};
 
     #[test]
-    fn a_model_at_one_length_is_no_curve() {
-        let model = |name: &str, n: usize| of_model(name, line("flash", n, &[n as f64]));
+    fn models_at_one_length_are_not_plotted() {
+        let model = |name: &str, n: usize| as_model(name, line("flash", n, &[n as f64]));
         let lines = [
             model("gpt-small", 64),
             model("gpt-small", 128),
@@ -240,15 +237,15 @@ mod tests {
     }
 
     #[test]
-    fn findings_name_growth_and_the_crossing() {
-        let of = |subject: &str, cost: fn(f64) -> f64| {
+    fn findings_report_growth_and_crossing() {
+        let lines = |subject: &str, cost: fn(f64) -> f64| {
             [256, 512, 1024, 2048].map(|n| line(subject, n, &[cost(n as f64)]))
         };
-        let said = |second: [CaseLine; 4]| {
-            let lines = [of("standard", |n| 1e-6 * n * n), second].concat();
+        let findings_with = |second: [CaseLine; 4]| {
+            let lines = [lines("standard", |n| 1e-6 * n * n), second].concat();
             findings(&families(&pool(&lines))).join("\n")
         };
-        let crossing = said(of("linear", |n| 1e-3 * n));
+        let crossing = findings_with(lines("linear", |n| 1e-3 * n));
         for text in [
             "standard: time grows as n^2.00",
             "memory grows as n^2.00",
@@ -256,11 +253,11 @@ mod tests {
         ] {
             assert!(crossing.contains(text), "{crossing}");
         }
-        // What goes side by side overtakes nobody: a tenth slower, then a tenth faster.
-        let beside = said(of("dot", |n| {
+        // A crossing within the noise is not reported: 10% slower, then 10% faster.
+        let noisy = findings_with(lines("dot", |n| {
             1e-6 * n * n * if n < 1e3 { 1.1 } else { 0.9 }
         }));
-        assert!(!beside.contains("overtakes"), "{beside}");
+        assert!(!noisy.contains("overtakes"), "{noisy}");
     }
 
     fn curve(cost: impl Fn(f64) -> f64) -> Curve {
@@ -271,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_is_found_again_under_a_fixed_cost() {
+    fn power_law_ignores_fixed_cost() {
         let fitted = power_law(&curve(|n| 3.0 * n * n + 1e4)).expect("eight lengths");
         assert!((fitted.exponent - 2.0).abs() < 0.01, "{fitted:?}");
         assert_eq!((fitted.from, fitted.to), (2048.0, 16_384.0));
@@ -280,7 +277,7 @@ mod tests {
 
     /// 1e-9·n² meets 1e-6·n at n = 1000.
     #[test]
-    fn the_crossing_lies_where_the_costs_are_equal() {
+    fn crossing_is_where_costs_are_equal() {
         let (square, line) = (curve(|n| 1e-9 * n * n), curve(|n| 1e-6 * n));
         let found = crossing(&line, &square).expect("they cross");
         assert!((found.n - 1000.0).abs() < 1.0, "{found:?}");

@@ -1,28 +1,26 @@
-//! A comparison of attention mechanisms, alone and in models: planned, run, and shown.
+//! Benchmarks of attention mechanisms and models: planning, execution and reports.
 //!
-//! - [`case`], [`model`]: what is measured;
-//! - [`plan`]: which cases a person's choice comes to;
-//! - [`run`]: one child process per case, watched for time and memory;
-//! - [`record`]: what is written down, a line of JSON as each case ends;
-//! - [`pool`]: the rounds of a case put together;
-//! - [`findings`]: how time and memory grow, and which mechanism overtakes which;
-//! - [`table`], [`plot`], [`report`], [`compare`]: what people look at;
-//! - [`pytorch`]: the other side of `--vs pytorch`.
+//! - [`case`], [`model`]: benchmark cases and model sizes;
+//! - [`plan`]: the cases selected by command-line flags;
+//! - [`run`]: one child process per case, with time and memory limits;
+//! - [`record`]: the results file, one JSON line per case;
+//! - [`pool`]: statistics over the rounds of a case;
+//! - [`findings`]: scaling exponents and crossover lengths;
+//! - [`table`], [`plot`], [`report`], [`compare`]: output;
+//! - [`pytorch`]: the PyTorch side of `--vs pytorch`.
 //!
-//! No tensor library is in here. The measuring itself is done by `zoo-bench`,
-//! which shares [`case`] and [`record`] with this crate.
+//! This crate does not depend on a tensor library. `zoo-bench` does the measuring and shares
+//! [`case`] and [`record`] with it.
 
 #![allow(
     missing_docs,
-    reason = "not published: comments are for what names and types do not say"
+    reason = "not published: only items whose names and types are not enough are documented"
 )]
 
 pub mod case;
 pub mod child;
 pub mod compare;
 pub mod findings;
-#[doc(hidden)]
-pub mod for_tests;
 pub mod machine;
 pub mod model;
 pub mod plan;
@@ -33,5 +31,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod table;
+#[doc(hidden)]
+pub mod test_utils;
 pub mod units;
 mod work;

@@ -1,4 +1,4 @@
-//! What a run ran on.
+//! The machine that a run was measured on.
 
 use std::fs;
 
@@ -7,21 +7,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,
-    /// Its features that kernels choose by.
+    /// CPU features that kernels are selected by.
     pub features: Vec<String>,
     pub cores: usize,
-    /// Its memory, where the system tells.
     pub memory_bytes: Option<u64>,
     pub system: String,
 }
 
 impl Machine {
-    pub fn here() -> Self {
+    pub fn detect() -> Self {
         Self {
-            cpu: cpu_name().unwrap_or_else(|| format!("unnamed {}", std::env::consts::ARCH)),
+            cpu: cpu_name().unwrap_or_else(|| format!("unknown {}", std::env::consts::ARCH)),
             features: cpu_features(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: kibibytes("/proc/meminfo", "MemTotal:"),
+            memory_bytes: read_kib_field("/proc/meminfo", "MemTotal:"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         }
     }
@@ -50,25 +49,24 @@ fn cpu_features() -> Vec<String> {
     ];
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let known: [(&str, bool); 0] = [];
-    let there = known.into_iter().filter(|(_, there)| *there);
-    there.map(|(name, _)| name.to_owned()).collect()
+    let available = known.into_iter().filter(|(_, is_available)| *is_available);
+    available.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Memory that could be taken now, in bytes: what the system has left, or less
-/// where a container allows less. `None` where nobody tells.
+/// Available memory in bytes, including the limit of a container; `None` if unknown.
 pub fn available_memory() -> Option<u64> {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let in_container = number("/sys/fs/cgroup/memory.max")
-        .zip(number("/sys/fs/cgroup/memory.current"))
-        .map(|(most, now)| most.saturating_sub(now));
-    let on_machine = kibibytes("/proc/meminfo", "MemAvailable:");
+    let read = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let in_container = read("/sys/fs/cgroup/memory.max")
+        .zip(read("/sys/fs/cgroup/memory.current"))
+        .map(|(max, current)| max.saturating_sub(current));
+    let on_machine = read_kib_field("/proc/meminfo", "MemAvailable:");
     in_container.into_iter().chain(on_machine).min()
 }
 
-/// A size that the system tells in a file of its own, in bytes.
-pub(crate) fn kibibytes(file: &str, field: &str) -> Option<u64> {
+/// Reads a field in KiB from a file in `/proc` and returns it in bytes.
+pub(crate) fn read_kib_field(file: &str, field: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes * 1024)
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
 }

@@ -1,7 +1,7 @@
-//! The models that are measured, by their words, and their sizes.
+//! Benchmark models and their sizes.
 //!
-//! Sizes are plain numbers here, so that a run can be planned, and PyTorch told what to build,
-//! without a tensor library. `zoo-bench` makes the model of them.
+//! Sizes are plain data, so a run can be planned and passed to PyTorch without a tensor library.
+//! `zoo-bench` builds the models.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,50 +9,48 @@ use std::sync::LazyLock;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use zoo_spec::{Difference, Mechanism, MechanismConfig, UnknownWord, words};
+use zoo_spec::{Difference, Mechanism, MechanismConfig, UnknownName, names};
 
 use crate::case::Pass;
 
-words! {
+names! {
     pub enum Model: "model" {
-        /// The hierarchical attention network for documents.
+        /// Hierarchical attention network for document classification.
         Han = "han",
-        /// The encoder and decoder of "Attention Is All You Need".
+        /// Encoder-decoder of "Attention Is All You Need".
         Transformer = "transformer",
-        /// Recurrent encoder and decoder with attention between them.
+        /// Recurrent encoder-decoder with attention.
         Seq2Seq = "seq2seq",
-        /// The decoder alone.
+        /// Decoder-only language model.
         Gpt = "gpt",
-        /// The encoder alone, with a class for each text.
+        /// Encoder-only text classifier.
         Classifier = "classifier",
     }
 }
 
-words! {
-    /// How large a model is: what comes behind its name. `models.toml` has the sizes.
+names! {
+    /// Size suffix of a model name; the sizes are defined in `models.toml`.
     pub enum Size: "size" {
-        /// As small as it can be.
+        /// For tests.
         Tiny = "tiny",
-        /// The quick extent's.
+        /// Default of a quick run.
         Small = "small",
-        /// As in a config that is shipped.
+        /// As in the config file in `configs/`.
         Config = "config",
-        /// The full extent's.
+        /// Default of a full run.
         Base = "base",
     }
 }
 
 impl Model {
-    /// What is measured of it unless somebody asks for something else.
-    pub fn usual_passes(self) -> &'static [Pass] {
+    pub fn default_passes(self) -> &'static [Pass] {
         match self {
             Self::Han | Self::Classifier => &[Pass::Train, Pass::Forward],
             Self::Transformer | Self::Seq2Seq | Self::Gpt => &[Pass::Train, Pass::Generate],
         }
     }
 
-    /// The attentions that it can have.
-    pub fn attentions(self) -> &'static [Mechanism] {
+    pub fn supported_attention(self) -> &'static [Mechanism] {
         match self {
             Self::Han => &[Mechanism::Additive],
             Self::Seq2Seq => &[
@@ -66,45 +64,44 @@ impl Model {
         }
     }
 
-    /// The attention in it unless somebody asks for another.
-    pub fn usual_attention(self) -> Mechanism {
+    pub fn default_attention(self) -> Mechanism {
         match self {
             Self::Han | Self::Seq2Seq => Mechanism::Additive,
             Self::Transformer | Self::Gpt | Self::Classifier => Mechanism::Flash,
         }
     }
 
-    /// Whether PyTorch's is the same computation with that attention, so that its work and
-    /// parameters are the same: the usual one, or what computes the same in another way.
-    pub fn is_same_in_pytorch(self, attention: Mechanism) -> bool {
-        let is_full = |mechanism| Difference::of(mechanism) == Difference::None;
-        let usual = self.usual_attention();
-        attention == usual || is_full(attention) && is_full(usual)
+    /// Whether the PyTorch model computes the same function as ours with this attention, so that
+    /// FLOPs and parameters are equal: the default attention, or another exact implementation.
+    pub fn is_equivalent_in_pytorch(self, attention: Mechanism) -> bool {
+        let is_exact = |mechanism| Difference::from(mechanism) == Difference::None;
+        let default = self.default_attention();
+        attention == default || is_exact(attention) && is_exact(default)
     }
 }
 
-/// A model's name, with a size or without: `gpt`, `gpt-base`.
+/// Model name with optional size: `gpt`, `gpt-base`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelName {
     pub model: Model,
-    /// How large; none is the extent's.
+    /// `None` is the default of the extent.
     pub size: Option<Size>,
 }
 
 impl FromStr for ModelName {
-    type Err = UnknownWord;
+    type Err = UnknownName;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
         let sizes = || Size::ALL.map(Some).into_iter().chain([None]);
         let all = || {
-            let of = |model| sizes().map(move |size| Self { model, size });
-            Model::ALL.into_iter().flat_map(of)
+            let names = |model| sizes().map(move |size| Self { model, size });
+            Model::ALL.into_iter().flat_map(names)
         };
-        all().find(|name| name.to_string() == word).ok_or_else(|| {
-            // The shorter ones first: a slip is then answered by what it most likely meant.
+        all().find(|name| name.to_string() == text).ok_or_else(|| {
+            // Names without a size first, so that they are suggested for a misspelt name.
             let mut known: Vec<String> = all().map(|name| name.to_string()).collect();
             known.sort_by_key(|name| name.contains('-'));
-            UnknownWord::new("model", word, known)
+            UnknownName::new("model", text, known)
         })
     }
 }
@@ -118,32 +115,28 @@ impl fmt::Display for ModelName {
     }
 }
 
-/// A model at one size, on one batch of sequences without padding.
-///
-/// A size that a model does not have is 0.
+/// Hyperparameters of a model and its unpadded batch. Sizes that a model does not have are 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
     pub model: Model,
     pub size: Size,
-    /// Sequences in a batch.
     pub batch: usize,
-    /// Positions of a sequence: words of a document, or of the source and of the target.
+    /// Sequence length: words of a document, or tokens of the source and of the target.
     pub n: usize,
     pub vocabulary: usize,
-    /// The width of an embedding, and of attention layers.
     pub d_model: usize,
-    /// The hidden width of a recurrent layer, in either direction, or of a feed-forward layer.
+    /// Hidden size of the feed-forward network, or of the recurrent layer per direction.
     pub d_hidden: usize,
-    /// The width that positions of a document are compared by.
+    /// Attention dimension of a HAN.
     #[serde(default)]
     pub d_attention: usize,
-    /// Sentences of a document, whose words `n` counts together; 1 of other sequences.
+    /// Sentences per document; 1 for other models.
     #[serde(default = "one")]
     pub sentences: usize,
     #[serde(default)]
     pub heads: usize,
-    /// Attention layers; of an encoder and a decoder, as many each.
+    /// Transformer layers, in the encoder and in the decoder each.
     #[serde(default)]
     pub layers: usize,
     #[serde(default)]
@@ -154,7 +147,6 @@ fn one() -> usize {
     1
 }
 
-/// Every model at every size.
 static SETUPS: LazyLock<Vec<Setup>> = LazyLock::new(|| {
     #[derive(Deserialize)]
     struct File {
@@ -180,69 +172,71 @@ impl Setup {
             .clone()
     }
 
-    /// The same on sequences of another length.
     pub fn at_length(self, n: usize) -> Result<Self> {
         let step = match self.model {
-            // Half of a text is written by the model that reads the other half.
+            // The prompt is half of the sequence, the other half is generated.
             Model::Gpt => 2,
             _ => self.sentences,
         };
         ensure!(
             n > 0 && n.is_multiple_of(step),
-            "model {} cannot be measured at n = {n}: its sequences have a multiple of {step} \
-             positions\n  do: choose another --seq",
+            "model {} cannot be measured at n = {n}: the length must be a multiple of {step}\n  \
+             help: choose another --seq",
             self.name()
         );
         Ok(Self { n, ..self })
     }
 
-    /// What it is called: `gpt-small`.
+    /// Name with size, such as `gpt-small`.
     pub fn name(&self) -> String {
         let (model, size) = (self.model, Some(self.size));
         ModelName { model, size }.to_string()
     }
 
-    /// Tokens it reads before it generates: half of a text, or all of a source.
-    pub fn prompt(&self) -> usize {
+    /// Prompt length in tokens: half of the sequence, or the whole source.
+    pub fn prompt_len(&self) -> usize {
         match self.model {
             Model::Gpt => self.n / 2,
             _ => self.n,
         }
     }
 
-    /// Tokens it generates for each sequence.
-    pub fn generated(&self) -> usize {
+    /// Number of tokens generated per sequence.
+    pub fn generated_len(&self) -> usize {
         match self.model {
-            Model::Gpt => self.n - self.prompt(),
+            Model::Gpt => self.n - self.prompt_len(),
             _ => self.n,
         }
     }
 
-    /// Tokens of a pass: those that go in, or, generating, those that come out.
+    /// Tokens per pass: input tokens, or generated tokens in [`Pass::Generate`].
     pub fn tokens(&self, pass: Pass) -> usize {
         let sequences = match (self.model, pass) {
-            (_, Pass::Generate) => return self.batch * self.generated(),
+            (_, Pass::Generate) => return self.batch * self.generated_len(),
             (Model::Transformer | Model::Seq2Seq, _) => 2,
             _ => 1,
         };
         sequences * self.batch * self.n
     }
 
-    /// Why it cannot be measured with this attention in this pass, if it cannot.
-    pub fn refuses(&self, attention: Mechanism, pass: Pass) -> Option<String> {
-        let others = self.model.attentions();
-        if !others.contains(&attention) {
-            let words: Vec<&str> = others.iter().map(|other| other.word()).collect();
-            return Some(format!("its attention is {}", words.join(" or ")));
+    /// Why this attention or pass is not supported, if it is not.
+    pub fn unsupported_reason(&self, attention: Mechanism, pass: Pass) -> Option<String> {
+        let supported = self.model.supported_attention();
+        if !supported.contains(&attention) {
+            let names: Vec<&str> = supported.iter().map(|mechanism| mechanism.name()).collect();
+            return Some(format!(
+                "the model supports only {} attention",
+                names.join(", ")
+            ));
         }
         let capabilities = MechanismConfig::from(attention).capabilities();
         let in_layers = self.layers > 0;
-        let generates = self.model.usual_passes().contains(&Pass::Generate);
-        // An encoder's positions attend to all of a text, a decoder's to those before.
+        let generates = self.model.default_passes().contains(&Pass::Generate);
+        // Encoders need bidirectional attention; a GPT is causal.
         let reason = match (pass, capabilities.bidirectional, capabilities.decoding) {
             (_, Err(reason), _) if in_layers && self.model != Model::Gpt => reason,
-            (Pass::Decode, ..) => "decode is for attention alone",
-            (Pass::Generate, ..) if !generates => "it generates nothing",
+            (Pass::Decode, ..) => "decode is for attention mechanisms only",
+            (Pass::Generate, ..) if !generates => "the model does not generate text",
             (Pass::Generate, _, Err(reason)) if in_layers => reason,
             _ => return None,
         };
@@ -255,19 +249,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back() {
+    fn names_round_trip() {
         for model in Model::ALL {
             for size in Size::ALL {
                 let name: ModelName = Setup::new(model, size).name().parse().expect("a name");
                 assert_eq!((name.model, name.size), (model, Some(size)));
             }
-            let name: ModelName = model.word().parse().expect("a name");
+            let name: ModelName = model.name().parse().expect("a name");
             assert_eq!((name.model, name.size), (model, None));
         }
     }
 
     #[test]
-    fn tokens_go_in_or_come_out() {
+    fn tokens_are_inputs_or_generated() {
         let gpt = Setup::new(Model::Gpt, Size::Small);
         assert_eq!(gpt.tokens(Pass::Train), 4 * 64);
         assert_eq!(gpt.tokens(Pass::Generate), 4 * 32);

@@ -1,11 +1,10 @@
-//! A cost against the length on log axes, as an SVG that stands alone.
+//! Log-log plots of time or memory over sequence length, as standalone SVG.
 
 use zoo_viz::plot::{self, Line, Plot, Scale, Ticks};
 
 use crate::findings::power_law;
 use crate::units::{bytes, count, time};
 
-/// What is drawn up the left side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     Time,
@@ -13,59 +12,63 @@ pub enum Axis {
 }
 
 impl Axis {
-    fn drawn(self) -> plot::Axis {
+    fn to_plot_axis(self) -> plot::Axis {
         let (title, ticks, label): (_, _, fn(f64) -> String) = match self {
-            Self::Time => ("time of one pass", Ticks::Decimal, |s| short(time(s))),
-            Self::Memory => ("peak memory", Ticks::Binary, |size| short(bytes(size))),
+            Self::Time => ("time of one pass", Ticks::Decimal, |s| {
+                trim_decimals(time(s))
+            }),
+            Self::Memory => ("peak memory", Ticks::Binary, |size| {
+                trim_decimals(bytes(size))
+            }),
         };
         plot::Axis {
             title: title.to_owned(),
             scale: Scale::Log,
             ticks,
             label,
-            air: 0.06,
-            with: None,
+            margin: 0.06,
+            include: None,
         }
     }
 }
 
-/// A round number needs no digits behind the point.
-fn short(text: String) -> String {
+/// Removes zero decimals.
+fn trim_decimals(text: String) -> String {
     text.replace(".00 ", " ").replace(".0 ", " ")
 }
 
-/// Draws the lines, each with how it grows; an empty plot says that there is nothing to
-/// draw. A cost of nothing, such as memory too little to be noticed, has no place.
+/// Plots the lines with their scaling exponents in the legend. Points that are not positive, such
+/// as memory below the measuring resolution, are left out.
 pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
-    let above_zero = |line: &Line| -> Vec<(f64, f64)> {
+    let positive = |line: &Line| -> Vec<(f64, f64)> {
         let points = line.points.iter().copied();
         points.filter(|(n, cost)| *n > 0.0 && *cost > 0.0).collect()
     };
     let lines: Vec<Line> = lines
         .iter()
         .map(|line| Line {
-            note: power_law(&above_zero(line))
+            note: power_law(&positive(line))
                 .map(|law| format!(", grows as n^{:.2}", law.exponent))
                 .unwrap_or_default(),
-            marked: true,
+            markers: true,
             ..line.clone()
         })
         .collect();
-    let lengths = lines.iter().flat_map(above_zero).map(|point| point.0);
-    let y = axis.drawn();
+    let lengths = lines.iter().flat_map(positive).map(|point| point.0);
+    let y = axis.to_plot_axis();
     Plot {
         title: format!("{title}: {}", y.title),
         x: plot::Axis {
             title: "n".to_owned(),
             scale: Scale::Log,
-            ticks: Ticks::At(lengths.collect()),
+            ticks: Ticks::Fixed(lengths.collect()),
             label: |n| count(n as usize),
-            air: 0.03,
-            with: None,
+            margin: 0.03,
+            include: None,
         },
         y,
         lines,
-        nothing: "nothing was measured",
+        empty_message: "nothing was measured",
     }
     .to_svg()
 }
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_points_and_growth_are_drawn() {
+    fn plot_has_points_and_scaling_exponent() {
         let points = vec![(256.0, 1e-3), (512.0, 4e-3), (1024.0, 16e-3)];
         let picture = svg("layer", Axis::Time, &[line("a <b>", points)]);
         // Three points, and one in the legend.
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_a_cost_of_nothing_are_no_points() {
+    fn non_positive_points_are_left_out() {
         // A point in the plot, and one in the legend.
         for (points, circles) in [
             (vec![(256.0, 4096.0)], 2),

@@ -1,4 +1,4 @@
-//! The rounds of a case put together, and what its samples say.
+//! Pooled rounds of a case, and statistics of its samples.
 
 use crate::record::{CaseLine, Measured, Outcome, Report};
 
@@ -7,13 +7,12 @@ impl CaseLine {
         self.report.outcome.measured()
     }
 
-    /// Floating-point operations per second at the median, where they were counted.
-    pub fn rate(&self) -> Option<f64> {
+    /// FLOP/s at the median time, if the FLOPs were counted.
+    pub fn flops_per_second(&self) -> Option<f64> {
         let work = self.report.work.filter(|work| *work > 0.0)?;
         Some(work / self.samples()?.median())
     }
 
-    /// Tokens per second at the median, of a model.
     pub fn tokens_per_second(&self) -> Option<f64> {
         Some(self.tokens? as f64 / self.samples()?.median())
     }
@@ -22,26 +21,24 @@ impl CaseLine {
         self.tokens.is_some()
     }
 
-    /// Whether it is the matmul whose rate others are held against.
     pub fn is_matmul(&self) -> bool {
         self.id.subject == "matmul"
     }
 
-    /// How many times as long as `other` it took, where both have a time.
+    /// Time relative to `other`, if both were measured.
     pub fn ratio(&self, other: &Self) -> Option<Ratio> {
         let ratio = self.samples()?.median() / other.samples()?.median();
         let rounds = self.round_medians.iter().zip(&other.round_medians);
-        let of_rounds = rounds.map(|(a, b)| a / b);
+        let ratios = rounds.map(|(a, b)| a / b);
         Some(Ratio {
             ratio,
-            low: of_rounds.clone().fold(ratio, f64::min),
-            high: of_rounds.fold(ratio, f64::max),
+            low: ratios.clone().fold(ratio, f64::min),
+            high: ratios.fold(ratio, f64::max),
         })
     }
 }
 
-/// One side's time as a ratio of the other's: of the medians, and of the medians
-/// round by round, lowest and highest, which says how far to trust it.
+/// Ratio of two median times, with the lowest and highest ratio of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     pub ratio: f64,
@@ -49,21 +46,21 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// Puts the rounds of each case together, in the order cases first ended.
+/// Merges the rounds of each case, in the order of the first round.
 ///
-/// A case then has the samples of all rounds, the most memory and the worst error of any; or the
-/// first outcome that has no time: one is enough to distrust the case.
+/// A merged case has the samples of all rounds, and the maximum of memory and error. If a round
+/// failed, the case has the outcome of that round.
 pub fn pool(lines: &[CaseLine]) -> Vec<CaseLine> {
     let cases = group(lines, |line| line.id.clone());
-    cases.iter().map(|(_, rounds)| pooled(rounds)).collect()
+    cases.iter().map(|(_, rounds)| merge(rounds)).collect()
 }
 
-fn pooled(rounds: &[&CaseLine]) -> CaseLine {
+fn merge(rounds: &[&CaseLine]) -> CaseLine {
     let reports = || rounds.iter().map(|round| &round.report);
     let measured: Vec<&Measured> = rounds.iter().filter_map(|round| round.samples()).collect();
     let mut outcomes = reports().map(|report| &report.outcome);
-    let without = outcomes.find(|outcome| outcome.measured().is_none());
-    let outcome = without.cloned().unwrap_or_else(|| {
+    let failure = outcomes.find(|outcome| outcome.measured().is_none());
+    let outcome = failure.cloned().unwrap_or_else(|| {
         let peaks = measured.iter().filter_map(|round| round.peak.clone());
         let errors = measured.iter().filter_map(|round| round.error);
         Outcome::Measured(Measured {
@@ -76,7 +73,7 @@ fn pooled(rounds: &[&CaseLine]) -> CaseLine {
     CaseLine {
         report: Report {
             device: reports().find_map(|report| report.device.clone()),
-            body: reports().find_map(|report| report.body.clone()),
+            kernel: reports().find_map(|report| report.kernel.clone()),
             outcome,
             ..rounds[0].report.clone()
         },
@@ -85,7 +82,7 @@ fn pooled(rounds: &[&CaseLine]) -> CaseLine {
     }
 }
 
-/// Puts what has the same key together, in the order that keys first come.
+/// Groups items by key, in the order of first occurrence.
 pub fn group<K: PartialEq, T>(
     items: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
@@ -101,7 +98,7 @@ pub fn group<K: PartialEq, T>(
     groups
 }
 
-/// Each of them once, in the order they first come.
+/// Removes duplicates, in the order of first occurrence.
 pub fn distinct<T: PartialEq + Copy>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let groups = group(items, |item| *item).into_iter();
     groups.map(|(item, _)| item).collect()
@@ -110,10 +107,10 @@ pub fn distinct<T: PartialEq + Copy>(items: impl IntoIterator<Item = T>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::for_tests::line;
+    use crate::test_utils::line;
 
     #[test]
-    fn rounds_are_put_together() {
+    fn rounds_are_merged() {
         let lines = [
             line("a", 256, &[1.0, 5.0, 3.0]),
             line("b", 256, &[9.0]),
@@ -125,11 +122,11 @@ mod tests {
         assert_eq!(samples.seconds.len(), 5);
         assert_eq!(samples.median(), 0.003);
         assert_eq!(samples.quantile(1.0), 0.005);
-        assert_eq!(pooled[0].rate(), Some(256e6 / 0.003));
+        assert_eq!(pooled[0].flops_per_second(), Some(256e6 / 0.003));
     }
 
     #[test]
-    fn one_round_without_a_time_takes_the_time_of_all() {
+    fn one_failed_round_fails_the_case() {
         let mut bad = line("a", 256, &[]);
         bad.report.outcome = Outcome::TimedOut { seconds: 1.0 };
         let lines = [line("a", 256, &[1.0]), bad.clone(), line("a", 256, &[1.0])];
@@ -137,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_carries_its_spread_over_rounds() {
+    fn ratio_has_the_range_over_rounds() {
         let rounds = |times: [f64; 2]| {
             let lines = times.map(|ms| line("a", 256, &[ms, ms, ms]));
             pool(&lines)[0].clone()
         };
-        let got = rounds([4.0, 2.0]).ratio(&rounds([2.0, 2.0]));
-        let got = got.expect("both were measured");
-        assert_eq!((got.low, got.high), (1.0, 2.0));
+        let ratio = rounds([4.0, 2.0]).ratio(&rounds([2.0, 2.0]));
+        let ratio = ratio.expect("both were measured");
+        assert_eq!((ratio.low, ratio.high), (1.0, 2.0));
     }
 }

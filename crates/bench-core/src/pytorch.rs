@@ -1,6 +1,5 @@
-//! The other side of `--vs pytorch`: the same problems, the same inputs, in a
-//! Python process that samples and reports as `zoo-bench` does; which of our cases it is asked to
-//! compute, and whether it did the same.
+//! The PyTorch side of `--vs pytorch`: a Python process runs the same problems on the same inputs
+//! and samples and reports like `zoo-bench`.
 
 use std::fs;
 use std::io;
@@ -17,22 +16,21 @@ use crate::model::{Model, Setup};
 use crate::record::{CaseId, CaseLine, Outcome, Report, Skipped};
 use crate::run::Environment;
 
-zoo_spec::words! {
-    /// What PyTorch is asked for.
-    pub enum Way: "way" {
-        /// `scaled_dot_product_attention`, its fused kernels.
+zoo_spec::names! {
+    pub enum Implementation: "implementation" {
+        /// `scaled_dot_product_attention` with its fused kernels.
         Sdpa = "sdpa",
-        /// A matmul, a softmax and a matmul.
+        /// Matmul, softmax, matmul.
         Plain = "plain",
-        /// A model of recurrent layers, with an attention of its own.
+        /// Additive attention of the recurrent models.
         Additive = "additive",
     }
 }
 
-impl Way {
-    /// Those of a task, in the order they are run. A model is asked for once, with the best
-    /// attention that PyTorch has for it.
-    pub fn of(task: &Task) -> &'static [Self] {
+impl Implementation {
+    /// Implementations of a task, in running order. A model has one, with the fastest attention
+    /// that PyTorch has for it.
+    pub fn for_task(task: &Task) -> &'static [Self] {
         match task {
             Task::Matmul { .. } => &[],
             Task::Attention { .. } => &[Self::Sdpa, Self::Plain],
@@ -44,26 +42,26 @@ impl Way {
     }
 }
 
-/// A Python that has torch, and the inputs it reads.
+/// A Python interpreter with torch, and the input files it reads.
 #[derive(Debug)]
 pub struct PyTorch {
     python: PathBuf,
     scripts: PathBuf,
     environment: Environment,
     device: &'static str,
-    /// Where inputs are written, one folder a problem; removed at the end.
+    /// Temporary folder with one subfolder per problem; removed on drop.
     inputs: PathBuf,
 }
 
 impl PyTorch {
-    /// Measures with `python` and the scripts in a folder, on PyTorch's CPU or CUDA device.
+    /// Uses `python` and the folder `scripts`; `device` is `cpu` or `cuda`.
     pub fn new(
         python: PathBuf,
         scripts: PathBuf,
         environment: Environment,
         device: &'static str,
     ) -> io::Result<Self> {
-        // Several may be at work in one process, and each removes its own.
+        // Several instances in one process need separate folders.
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("zoo-pytorch-{}-{count}", std::process::id());
@@ -78,22 +76,27 @@ impl PyTorch {
         })
     }
 
-    /// The process that measures a case this way. Some problems cannot be put to PyTorch's attention.
-    pub(crate) fn command(&self, case: &Case, way: Way, dtype: Dtype) -> io::Result<Command> {
+    /// The command that measures a case; an error if PyTorch does not support the problem.
+    pub(crate) fn command(
+        &self,
+        case: &Case,
+        implementation: Implementation,
+        dtype: Dtype,
+    ) -> io::Result<Command> {
         let (script, flag, path) = match &case.task {
-            Task::Matmul { .. } => return Err(io::Error::other("it is not asked for matmuls")),
+            Task::Matmul { .. } => return Err(io::Error::other("matmul is not compared")),
             Task::Attention { problem, .. } => {
-                if let Some(option) = only_ours(problem) {
+                if let Some(option) = unsupported_option(problem) {
                     return Err(io::Error::other(format!(
-                        "PyTorch's attention is not compared on problems with {option}"
+                        "problems with {option} are not compared"
                     )));
                 }
-                ("attention.py", "--inputs", self.inputs_of(problem)?)
+                ("attention.py", "--inputs", self.write_inputs(problem)?)
             }
-            Task::Model { setup, .. } => ("model.py", "--setup", self.setup_of(setup)?),
+            Task::Model { setup, .. } => ("model.py", "--setup", self.write_setup(setup)?),
         };
         let pass = match case.pass {
-            // One query with all keys: it has no other way.
+            // One query with all keys.
             Pass::Decode => Pass::Forward,
             other => other,
         };
@@ -103,28 +106,27 @@ impl PyTorch {
             .arg(flag)
             .arg(path)
             .args(["--device", self.device])
-            .args(["--dtype", dtype.word()])
-            .args(["--way", way.word()])
-            .args(["--pass", pass.word()])
-            // Nothing is left among the sources.
+            .args(["--dtype", dtype.name()])
+            .args(["--implementation", implementation.name()])
+            .args(["--pass", pass.name()])
+            // Do not write __pycache__ into the source folder.
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .envs(self.environment.clone());
         Ok(command)
     }
 
-    /// The file that says what model to build on what batch.
-    fn setup_of(&self, setup: &Setup) -> io::Result<PathBuf> {
+    fn write_setup(&self, setup: &Setup) -> io::Result<PathBuf> {
         let mut description = serde_json::to_value(setup)?;
-        description["prompt"] = setup.prompt().into();
-        description["generated"] = setup.generated().into();
+        description["prompt"] = setup.prompt_len().into();
+        description["generated"] = setup.generated_len().into();
         let name = format!("{}-{}.json", setup.name(), setup.n);
         let path = self.inputs.join(name);
         fs::write(&path, description.to_string())?;
         Ok(path)
     }
 
-    /// The folder with a problem's inputs, written when it is first asked for.
-    fn inputs_of(&self, problem: &Problem) -> io::Result<PathBuf> {
+    /// Writes the inputs of a problem, unless they exist, and returns their folder.
+    fn write_inputs(&self, problem: &Problem) -> io::Result<PathBuf> {
         let name = format!("{}-{}", problem.name, problem.seq_k);
         let folder = self.inputs.join(&name);
         if folder.exists() {
@@ -133,23 +135,23 @@ impl PyTorch {
         let partial = self.inputs.join(format!(".{name}"));
         fs::create_dir_all(&partial)?;
         let inputs = problem.inputs();
-        for (name, numbers) in [
+        for (name, values) in [
             ("query", &inputs.query),
             ("key", &inputs.key),
             ("value", &inputs.value),
-            ("upstream", &inputs.upstream),
+            ("upstream", &inputs.output_grad),
         ] {
-            let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             fs::write(partial.join(name), bytes)?;
         }
-        // Square causal attention is the one mask PyTorch has a word for.
+        // `is_causal` of PyTorch is meant for square attention.
         let causal = problem.mask == Mask::Causal && problem.seq_q == problem.seq_k;
-        // The last place sees everything.
-        let is_last = problem.mask == Mask::Causal && problem.seq_q == 1;
-        let dense_mask = !causal && !is_last && problem.mask != Mask::Full;
+        // The last query attends to all keys.
+        let is_last_query = problem.mask == Mask::Causal && problem.seq_q == 1;
+        let dense_mask = !causal && !is_last_query && problem.mask != Mask::Full;
         if dense_mask {
-            let hidden: Vec<u8> = problem.hidden().into_iter().map(u8::from).collect();
-            fs::write(partial.join("hidden"), hidden)?;
+            let mask: Vec<u8> = problem.dense_mask().into_iter().map(u8::from).collect();
+            fs::write(partial.join("mask"), mask)?;
         }
         let description = json!({
             "query": problem.query_shape(),
@@ -166,8 +168,8 @@ impl PyTorch {
     }
 }
 
-/// What of a problem PyTorch's attention has no argument for, or not with our meaning.
-fn only_ours(problem: &Problem) -> Option<&'static str> {
+/// An option of a problem that PyTorch's attention does not support with the same meaning.
+fn unsupported_option(problem: &Problem) -> Option<&'static str> {
     [
         (problem.softcap.is_some(), "a softcap"),
         (problem.alibi, "ALiBi"),
@@ -175,7 +177,7 @@ fn only_ours(problem: &Problem) -> Option<&'static str> {
         (problem.dropout.is_some(), "dropout"),
     ]
     .into_iter()
-    .find_map(|(is_there, option)| is_there.then_some(option))
+    .find_map(|(is_set, option)| is_set.then_some(option))
 }
 
 impl Drop for PyTorch {
@@ -184,9 +186,9 @@ impl Drop for PyTorch {
     }
 }
 
-/// Whether PyTorch is asked for a case. Where a mechanism has fewer key and value heads, it
-/// is held against the same as those that have all.
-pub(crate) fn is_asked(case: &Case) -> bool {
+/// Whether PyTorch runs a case. Mechanisms with fewer key/value heads than the problem are compared
+/// with the PyTorch result of the original problem.
+pub(crate) fn is_compared(case: &Case) -> bool {
     match &case.task {
         Task::Matmul { .. } => false,
         Task::Attention { problem, .. } => {
@@ -196,16 +198,16 @@ pub(crate) fn is_asked(case: &Case) -> bool {
     }
 }
 
-/// What PyTorch is not asked for of a case, if it is not.
+/// The skipped PyTorch case, if PyTorch does not run `case`.
 pub fn skipped(case: &Case) -> Option<Skipped> {
-    let reason = "it is compared with PyTorch's attention of as many key heads as query heads";
-    (!is_asked(case)).then(|| {
-        let subject = format!("pytorch beside {}", case.subject());
+    let reason = "compared with PyTorch attention with as many key heads as query heads";
+    (!is_compared(case)).then(|| {
+        let subject = format!("pytorch for {}", case.subject());
         Skipped::new(case, &subject, reason.to_owned())
     })
 }
 
-/// Whether PyTorch computes the same for both.
+/// Whether both cases have the same PyTorch result.
 pub(crate) fn is_same(one: &Case, other: &Case) -> bool {
     let same = match (&one.task, &other.task) {
         (Task::Attention { problem: one, .. }, Task::Attention { problem: other, .. }) => {
@@ -217,9 +219,9 @@ pub(crate) fn is_same(one: &Case, other: &Case) -> bool {
     same && one.pass == other.pass
 }
 
-/// PyTorch's report with the work of our model that is the same, if that was measured before. One
-/// with other parameters is another model, and has no time.
-pub(crate) fn compared_with_ours(
+/// Adds the FLOPs of our equivalent model, if it was measured before, to PyTorch's report. The
+/// outcome is wrong if the numbers of parameters differ.
+pub(crate) fn with_flops_of_ours(
     id: &CaseId,
     case: &Case,
     before: &[CaseLine],
@@ -231,15 +233,15 @@ pub(crate) fn compared_with_ours(
     let is_ours = |line: &&CaseLine| {
         let attention = line.id.subject.parse();
         line.id.backend != id.backend
-            && line.id.is_of_same_problem(id)
-            && attention.is_ok_and(|attention| setup.model.is_same_in_pytorch(attention))
+            && line.id.is_same_problem(id)
+            && attention.is_ok_and(|attention| setup.model.is_equivalent_in_pytorch(attention))
     };
     let mut measured = before.iter().filter(is_ours);
     let found = measured.find_map(|line| Some((line.report.work, line.report.parameters?)));
     if let Some((work, ours)) = found {
         report.work = work;
         if ours != theirs {
-            let detail = format!("it is another model: {theirs} parameters, and ours has {ours}");
+            let detail = format!("different model: {theirs} parameters, ours has {ours}");
             report.outcome = Outcome::wrong(detail);
         }
     }
@@ -251,29 +253,29 @@ mod tests {
     use zoo_spec::Mechanism;
 
     use super::*;
-    use crate::for_tests::line;
     use crate::model::Size;
+    use crate::test_utils::line;
 
     fn gpt(attention: Mechanism) -> Case {
         Case::model(Setup::new(Model::Gpt, Size::Tiny), attention, Pass::Train)
     }
 
     #[test]
-    fn a_model_is_asked_for_once_whatever_its_attention() {
+    fn model_is_run_once_for_all_attention_mechanisms() {
         let (flash, linear) = (gpt(Mechanism::Flash), gpt(Mechanism::Linear));
-        assert!(is_asked(&flash) && is_same(&flash, &linear));
+        assert!(is_compared(&flash) && is_same(&flash, &linear));
         let generating = Case {
             pass: Pass::Generate,
             ..flash.clone()
         };
         assert!(!is_same(&flash, &generating));
-        assert!(!is_asked(&Case::matmul()));
+        assert!(!is_compared(&Case::matmul()));
     }
 
     #[test]
-    fn pytorch_has_our_work_and_must_have_our_parameters() {
+    fn pytorch_gets_our_flops_and_must_have_our_parameters() {
         let case = gpt(Mechanism::Flash);
-        let of = |backend: &str, subject: &str, parameters, work| {
+        let model_line = |backend: &str, subject: &str, parameters, work| {
             let mut line = line(subject, case.n(), &[1.0]);
             line.id.backend = backend.to_owned();
             line.id.problem = case.name();
@@ -283,24 +285,24 @@ mod tests {
             line
         };
         let before = [
-            of("flex", "multi-query", 90, 8.0),
-            of("flex", "flash", 100, 10.0),
+            model_line("flex", "multi-query", 90, 8.0),
+            model_line("flex", "flash", 100, 10.0),
         ];
-        let theirs = of("pytorch", "sdpa", 0, 0.0);
+        let theirs = model_line("pytorch", "sdpa", 0, 0.0);
         let compared = |parameters| {
             let report = Report {
                 parameters: Some(parameters),
                 ..theirs.report.outcome.clone().into()
             };
-            compared_with_ours(&theirs.id, &case, &before, report)
+            with_flops_of_ours(&theirs.id, &case, &before, report)
         };
         let report = compared(100);
         assert_eq!(report.work, Some(10.0));
         assert_eq!(report.outcome, theirs.report.outcome);
         let outcome = format!("{:?}", compared(99).outcome);
-        let says = "99 parameters, and ours has 100";
+        let expected = "99 parameters, ours has 100";
         assert!(
-            outcome.contains("Wrong") && outcome.contains(says),
+            outcome.contains("Wrong") && outcome.contains(expected),
             "{outcome}"
         );
     }

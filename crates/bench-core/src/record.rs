@@ -1,4 +1,4 @@
-//! What is written down: a line of JSON about the run, then one as each case ends.
+//! Results file (JSON lines): one line about the run, then one per case.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -16,26 +16,23 @@ use crate::units::{count, time};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
-    /// The first: what holds for all.
     Run(RunInfo),
     Case(CaseLine),
-    /// A case of the selection that was not run.
     Skipped(Skipped),
 }
 
-/// A case of a selection that is not run, and why.
+/// A selected case that is not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     pub problem: String,
     pub n: usize,
     pub pass: Pass,
-    /// The mechanism, or what PyTorch was not asked for.
+    /// The mechanism, or the PyTorch case.
     pub subject: String,
     pub reason: String,
 }
 
 impl Skipped {
-    /// A case that is not run, by the subject that does not run it.
     pub(crate) fn new(case: &Case, subject: &str, reason: String) -> Self {
         Self {
             problem: case.name(),
@@ -47,45 +44,45 @@ impl Skipped {
     }
 }
 
-/// What holds for all cases of a run.
+/// Metadata of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
-    /// When it began, in UTC.
+    /// Start time in UTC.
     pub started: String,
     pub command: Vec<String>,
-    /// The commit measured, with `+changes` where files differ from it.
+    /// Git commit, with `+changes` if the working tree is dirty.
     pub commit: Option<String>,
     pub version: String,
     pub burn: String,
     pub machine: Machine,
-    /// Threads that each side was given.
+    /// CPU threads per process.
     pub threads: usize,
 }
 
-/// What makes two measurements be of the same thing.
+/// Key of a case: measurements with equal keys are comparable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CaseId {
-    /// The backend's word, or `pytorch`.
+    /// Backend name, or `pytorch`.
     pub backend: String,
     pub dtype: String,
     pub problem: String,
-    /// Its length: keys, or places of a sequence.
+    /// Number of keys, or sequence length of a model.
     pub n: usize,
     pub pass: Pass,
-    /// The mechanism, `matmul`, or what PyTorch was asked for; of a model, its attention.
+    /// The (attention) mechanism, `matmul`, or the PyTorch implementation.
     pub subject: String,
 }
 
 impl CaseId {
-    /// Whether both are of one problem in one pass and dtype, whatever computes it.
-    pub(crate) fn is_of_same_problem(&self, other: &Self) -> bool {
+    /// Whether problem, length, pass and dtype are equal.
+    pub(crate) fn is_same_problem(&self, other: &Self) -> bool {
         self.problem == other.problem
             && (self.n, self.pass) == (other.n, other.pass)
             && self.dtype == other.dtype
     }
 }
 
-/// In a line: `flex standard on layer at n = 1,024, train, f32`.
+/// For example `flex standard on layer at n = 1,024, train, f32`.
 impl fmt::Display for CaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (backend, subject, problem) = (&self.backend, &self.subject, &self.problem);
@@ -97,51 +94,52 @@ impl fmt::Display for CaseId {
     }
 }
 
-/// One case, measured once, or all its rounds [together](crate::pool::pool).
+/// One round of a case, or all its rounds [merged](crate::pool::pool).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseLine {
     #[serde(flatten)]
     pub id: CaseId,
     pub round: usize,
-    /// Bytes no way of computing it can do without.
+    /// Lower bound of the memory of any implementation.
     pub minimum_bytes: u64,
-    /// Tokens of a pass, of a model.
+    /// Tokens per pass of a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<usize>,
-    /// What the measuring program said, with the work filled in.
+    /// Output of the benchmark program, with the FLOPs filled in.
     #[serde(flatten)]
     pub report: Report,
-    /// The median of each round; empty of a single one.
+    /// Median of each round; empty before merging.
     #[serde(skip)]
     pub round_medians: Vec<f64>,
 }
 
-/// What became of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It computed the right thing, in this time.
+    /// The results are correct.
     Measured(Measured),
-    /// It computed something else, and therefore has no time.
+    /// The results are wrong, so no time is reported.
     Wrong {
-        /// The worst error relative to the largest number of its tensor; infinite
-        /// ones, which JSON has no word for, are `None`.
+        /// Maximum error relative to the largest element of the tensor; `None` if not finite,
+        /// which JSON cannot represent.
         error: Option<f64>,
         detail: String,
     },
-    /// It had not ended by then.
+    /// It exceeded the time limit.
     TimedOut { seconds: f64 },
-    /// It needed more memory than there is.
+    /// It exceeded the memory limit, or an allocation failed.
     OutOfMemory { detail: String },
-    /// It ended in another way.
+    /// Any other failure.
     Failed { message: String },
 }
 
 impl Outcome {
-    /// Something else was computed, and that cannot be said in a number.
+    /// Wrong results without a numeric error.
     pub fn wrong(detail: String) -> Self {
-        let error = None;
-        Self::Wrong { error, detail }
+        Self::Wrong {
+            error: None,
+            detail,
+        }
     }
 
     pub fn measured(&self) -> Option<&Measured> {
@@ -151,8 +149,8 @@ impl Outcome {
         }
     }
 
-    /// What became of the case, in a word or three.
-    pub fn word(&self) -> &'static str {
+    /// Short name for tables.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Measured(_) => "measured",
             Self::Wrong { .. } => "WRONG",
@@ -162,35 +160,34 @@ impl Outcome {
         }
     }
 
-    /// The time, or what there is instead of it.
+    /// The median time, or the name of the failure.
     pub fn summary(&self) -> String {
         let time = self.measured().map(|measured| time(measured.median()));
-        time.unwrap_or_else(|| self.word().to_owned())
+        time.unwrap_or_else(|| self.name().to_owned())
     }
 }
 
-/// The measurements of a case that computed the right thing.
+/// Measurements of a case with correct results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Each sample, in seconds, in the order they were taken.
+    /// Samples in seconds, in chronological order.
     pub seconds: Vec<f64>,
-    /// The most memory it took, where that can be told.
     pub peak: Option<Peak>,
-    /// The worst error, relative to the largest number of its tensor.
+    /// Maximum error relative to the largest element of the tensor.
     pub error: Option<f64>,
-    /// What else was looked at, and found right.
+    /// Further checks that passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<String>,
 }
 
 impl Measured {
-    /// The time that `share` of the samples are below, in seconds; NaN of no samples.
-    pub fn quantile(&self, share: f64) -> f64 {
+    /// The `q`-quantile of the samples in seconds; NaN if there are none.
+    pub fn quantile(&self, q: f64) -> f64 {
         let mut sorted = self.seconds.clone();
         sorted.sort_by(f64::total_cmp);
         match sorted.len() {
             0 => f64::NAN,
-            len => sorted[((len - 1) as f64 * share).round() as usize],
+            len => sorted[((len - 1) as f64 * q).round() as usize],
         }
     }
 
@@ -201,23 +198,21 @@ impl Measured {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
-    /// Inputs, result, gradients and everything in between.
+    /// Inputs, outputs, gradients and activations.
     pub bytes: u64,
+    /// How it was measured: `resident`, `allocator`, ...
     pub how: String,
 }
 
-/// What a measuring program prints when it is done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The device, its versions with it, if it was reached.
     pub device: Option<String>,
-    /// What computes the case there, where a mechanism has several ways.
-    #[serde(default)]
-    pub body: Option<String>,
-    /// Of a model, how many parameters it has.
+    /// The kernel that ran, if the mechanism has several. Older files call it `body`.
+    #[serde(default, alias = "body")]
+    pub kernel: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// Floating-point operations of the matmuls of a pass, where the program counts them.
+    /// FLOPs of the matmuls in a pass, if the program counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<f64>,
     pub outcome: Outcome,
@@ -227,7 +222,7 @@ impl From<Outcome> for Report {
     fn from(outcome: Outcome) -> Self {
         Self {
             device: None,
-            body: None,
+            kernel: None,
             parameters: None,
             work: None,
             outcome,
@@ -235,15 +230,15 @@ impl From<Outcome> for Report {
     }
 }
 
-/// A results file being written. Each line is on the disk before the next case
-/// starts, so that whatever ends a run, what was measured stays.
+/// Writer of a results file. Each line is flushed before the next case starts, so an interrupted
+/// run keeps its results.
 #[derive(Debug)]
 pub struct Writer {
     file: File,
 }
 
 impl Writer {
-    /// Begins a results file. One that is there is an error: results are never overwritten.
+    /// Creates a results file. An existing file is an error: results are never overwritten.
     pub fn create(path: &Path, run: &RunInfo) -> io::Result<Self> {
         let mut writer = Self {
             file: File::create_new(path)?,
@@ -255,7 +250,7 @@ impl Writer {
     pub fn write(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
-        // In one call: a line is there as a whole or not at all.
+        // A single call, so that lines are not split.
         self.file.write_all(text.as_bytes())?;
         self.file.flush()
     }
@@ -264,44 +259,44 @@ impl Writer {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
     pub run: RunInfo,
-    /// The cases, in the order they ended.
+    /// Cases in chronological order.
     pub cases: Vec<CaseLine>,
-    /// Those that were not run. Runs before there were such lines have none.
+    /// Cases that were not run; empty in older files.
     pub skipped: Vec<Skipped>,
 }
 
-/// The name of the results file in its folder.
+/// File name of the results in a run folder.
 pub const FILE: &str = "results.jsonl";
 
 impl Results {
-    /// Reads a results file, or the one in a folder. A last line that was cut off is left out.
+    /// Reads a results file, or the one in a folder. A truncated last line is ignored.
     pub fn read(path: &Path) -> Result<Self> {
-        let path = match path.is_dir() {
-            true => &path.join(FILE),
-            false => path,
+        let path = if path.is_dir() {
+            &path.join(FILE)
+        } else {
+            path
         };
         let shown = path.display();
         let text = fs::read_to_string(path).with_context(|| {
             format!(
-                "cannot read {shown}\n  do: name a folder that cargo xtask bench wrote, or the \
-                 {FILE} in it"
+                "cannot read {shown}\n  help: give a run folder of cargo xtask bench or its {FILE}"
             )
         })?;
         let (mut run, mut cases, mut skipped) = (None, Vec::new(), Vec::new());
         let last = text.lines().count();
-        for (at, text) in (1..).zip(text.lines()) {
+        for (number, text) in (1..).zip(text.lines()) {
             match serde_json::from_str(text) {
                 Ok(Line::Run(info)) => run = Some(info),
                 Ok(Line::Case(case)) => cases.push(case),
                 Ok(Line::Skipped(case)) => skipped.push(case),
-                Err(error) if error.is_eof() && at > 1 && at == last => {}
+                Err(error) if error.is_eof() && number > 1 && number == last => {}
                 Err(error) => bail!(
-                    "{shown}, line {at}: {error}\n  do: name a {FILE} that cargo xtask bench wrote"
+                    "{shown}, line {number}: {error}\n  help: give a {FILE} of cargo xtask bench"
                 ),
             }
         }
         let run = run.with_context(|| {
-            format!("{shown} does not begin with a line about the run: it is no {FILE}")
+            format!("{shown} is not a {FILE}: the first line does not describe a run")
         })?;
         Ok(Self {
             run,
@@ -314,10 +309,10 @@ impl Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::for_tests::{line, run_info, skipped};
+    use crate::test_utils::{line, run_info, skipped};
 
     #[test]
-    fn what_was_written_reads_back_even_if_the_end_was_cut_off() {
+    fn results_round_trip_and_a_truncated_end_is_ignored() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(FILE);
         let mut writer = Writer::create(&path, &run_info()).expect("a new file");
@@ -327,14 +322,14 @@ mod tests {
         for case in &cases {
             writer.write(&Line::Case(case.clone())).expect("written");
         }
-        let skipped = skipped("bigbird", 512, "it cannot");
+        let skipped = skipped("bigbird", 512, "not supported");
         let line = Line::Skipped(skipped.clone());
         writer.write(&line).expect("written");
         writer.file.write_all(b"{\"kind\":\"ca").expect("written");
 
         assert!(
             Writer::create(&path, &run_info()).is_err(),
-            "nothing is overwritten"
+            "results must not be overwritten"
         );
         let results = Results::read(folder.path()).expect("readable");
         assert_eq!(results.run, run_info());
@@ -342,18 +337,18 @@ mod tests {
         assert_eq!(results.skipped, [skipped]);
     }
 
-    /// As runs before there were models wrote it.
     #[test]
-    fn an_old_line_is_still_one() {
+    fn old_lines_can_be_read() {
         let old = r#"{"kind":"case","backend":"flex","dtype":"f32","problem":"layer","n":256,
             "pass":"forward","subject":"flash","round":1,"work":1e6,"minimum_bytes":1,
-            "device":null,"body":null,
+            "device":null,"body":"cpu-avx2",
             "outcome":{"measured":{"seconds":[0.5],"peak":null,"error":1e-7}}}"#;
         let Ok(Line::Case(case)) = serde_json::from_str(old) else {
-            panic!("it does not read")
+            panic!("not a case")
         };
         assert_eq!((case.tokens, case.report.parameters), (None, None));
-        // Nor does anything new come into the line of an attention.
+        assert_eq!(case.report.kernel.as_deref(), Some("cpu-avx2"));
+        // Fields of models are not written for attention.
         let again = serde_json::to_string(&case).expect("written");
         assert!(
             !again.contains("tokens") && !again.contains("checked"),

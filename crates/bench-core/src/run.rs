@@ -1,4 +1,4 @@
-//! Runs the cases of a comparison, one process each, round after round.
+//! Benchmark runs: one process per case and round.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use zoo_spec::Dtype;
 
 use crate::case::{Case, Task};
-use crate::child::{Limits, watch};
+use crate::child::{Limits, run_with_limits};
 use crate::plan::{Extent, Sampling};
-use crate::pytorch::{self, PyTorch, Way};
+use crate::pytorch::{self, Implementation, PyTorch};
 use crate::record::{CaseId, CaseLine, Line, Outcome, Writer};
 
-/// A measuring program that was built for a backend.
+/// `zoo-bench` built for a backend.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub backend: String,
@@ -23,31 +23,25 @@ pub struct Program {
     pub environment: Environment,
 }
 
-/// Environment variables of a child process.
 pub type Environment = Vec<(&'static str, OsString)>;
 
-/// Everything that is measured in one run.
 #[derive(Debug)]
 pub struct Comparison {
     pub programs: Vec<Program>,
-    /// PyTorch, if it is compared with.
     pub pytorch: Option<PyTorch>,
-    /// The cases that every backend runs.
     pub cases: Vec<Case>,
     pub dtype: Dtype,
-    /// Threads that each side is given.
     pub threads: usize,
-    /// How often each case is run, from its start. Rounds go over all cases in
-    /// turn, so that a busy minute of the machine hurts all of them alike.
+    /// Number of processes per case. Each round runs all cases, so that temporary load on the
+    /// machine affects all of them.
     pub rounds: usize,
     pub sampling: Sampling,
-    /// Time and memory that each process may take.
     pub limits: Limits,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
-    /// It begins, with so many processes to run.
+    /// Start of the run, with the total number of processes.
     Run(usize),
     Begin(&'a CaseId),
     End(&'a CaseLine),
@@ -56,16 +50,16 @@ pub enum Event<'a> {
 struct Job<'a> {
     id: CaseId,
     case: &'a Case,
-    by: By<'a>,
+    runner: Runner<'a>,
 }
 
-enum By<'a> {
+enum Runner<'a> {
     Program(&'a Program),
-    PyTorch(&'a PyTorch, Way),
+    PyTorch(&'a PyTorch, Implementation),
 }
 
 impl Comparison {
-    /// One round of these cases, in f32 on one thread, with no more samples than there must be.
+    /// One round in f32 on one thread with minimal sampling.
     pub fn new(programs: Vec<Program>, cases: Vec<Case>) -> Self {
         Self {
             programs,
@@ -86,33 +80,33 @@ impl Comparison {
         }
     }
 
-    /// Measures everything, and writes each case down as it ends; `watch` is told what happens.
-    /// Stops early, with what is done, when `stop` is set.
+    /// Measures all cases, writes each result, and reports progress to `on_event`. Returns early
+    /// with the results so far when `stop` is set.
     pub fn run(
         &self,
         writer: &mut Writer,
-        watch: &mut dyn FnMut(Event<'_>),
+        on_event: &mut dyn FnMut(Event<'_>),
         stop: &AtomicBool,
     ) -> io::Result<Vec<CaseLine>> {
         let matmul = Case::matmul();
-        let mut order = self.jobs(&matmul);
-        watch(Event::Run(order.len() * self.rounds));
+        let mut jobs = self.jobs(&matmul);
+        on_event(Event::Run(jobs.len() * self.rounds));
         let mut lines = Vec::new();
         for round in 1..=self.rounds {
-            for job in &order {
-                watch(Event::Begin(&job.id));
+            for job in &jobs {
+                on_event(Event::Begin(&job.id));
                 let Some(line) = self.measure(job, round, &lines, stop) else {
                     return Ok(lines);
                 };
                 writer.write(&Line::Case(line.clone()))?;
-                watch(Event::End(&line));
+                on_event(Event::End(&line));
                 lines.push(line);
                 if stop.load(Ordering::Relaxed) {
                     return Ok(lines);
                 }
             }
-            // Who was first is last the next time.
-            order.reverse();
+            // Alternate the order, so that no case always runs first.
+            jobs.reverse();
         }
         Ok(lines)
     }
@@ -120,43 +114,43 @@ impl Comparison {
     fn jobs<'a>(&'a self, matmul: &'a Case) -> Vec<Job<'a>> {
         let mut jobs = Vec::new();
         for program in &self.programs {
-            jobs.push(self.job(matmul, By::Program(program)));
+            jobs.push(self.job(matmul, Runner::Program(program)));
         }
-        for (at, case) in self.cases.iter().enumerate() {
+        for (i, case) in self.cases.iter().enumerate() {
             for program in &self.programs {
-                jobs.push(self.job(case, By::Program(program)));
+                jobs.push(self.job(case, Runner::Program(program)));
             }
             let Some(pytorch) = &self.pytorch else {
                 continue;
             };
-            let rest = &self.cases[at + 1..];
-            let is_asked_later = rest.iter().any(|other| pytorch::is_same(case, other));
-            if is_asked_later || !pytorch::is_asked(case) {
+            let rest = &self.cases[i + 1..];
+            let runs_later = rest.iter().any(|other| pytorch::is_same(case, other));
+            if runs_later || !pytorch::is_compared(case) {
                 continue;
             }
-            for &way in Way::of(&case.task) {
-                jobs.push(self.job(case, By::PyTorch(pytorch, way)));
+            for &implementation in Implementation::for_task(&case.task) {
+                jobs.push(self.job(case, Runner::PyTorch(pytorch, implementation)));
             }
         }
         jobs
     }
 
-    fn job<'a>(&self, case: &'a Case, by: By<'a>) -> Job<'a> {
-        let (backend, subject) = match &by {
-            By::Program(program) => (program.backend.as_str(), case.subject()),
-            By::PyTorch(_, way) => ("pytorch", way.word()),
+    fn job<'a>(&self, case: &'a Case, runner: Runner<'a>) -> Job<'a> {
+        let (backend, subject) = match &runner {
+            Runner::Program(program) => (program.backend.as_str(), case.subject()),
+            Runner::PyTorch(_, implementation) => ("pytorch", implementation.name()),
         };
         Job {
             id: CaseId {
                 backend: backend.to_owned(),
-                dtype: self.dtype.word().to_owned(),
+                dtype: self.dtype.name().to_owned(),
                 problem: case.name(),
                 n: case.n(),
                 pass: case.pass,
                 subject: subject.to_owned(),
             },
             case,
-            by,
+            runner,
         }
     }
 
@@ -167,25 +161,27 @@ impl Comparison {
         before: &[CaseLine],
         stop: &AtomicBool,
     ) -> Option<CaseLine> {
-        let command = match &job.by {
-            By::Program(program) => Ok(self.command(program, job)),
-            By::PyTorch(pytorch, way) => pytorch.command(job.case, *way, self.dtype),
+        let command = match &job.runner {
+            Runner::Program(program) => Ok(self.command(program, job)),
+            Runner::PyTorch(pytorch, implementation) => {
+                pytorch.command(job.case, *implementation, self.dtype)
+            }
         };
         let mut report = match command {
             Ok(mut command) => {
                 self.set_environment(&mut command);
                 command.args(self.sampling.arguments());
-                watch(command, self.limits, stop)?
+                run_with_limits(command, self.limits, stop)?
             }
             Err(error) => Outcome::Failed {
-                message: format!("PyTorch was not run: {error}"),
+                message: format!("cannot run PyTorch: {error}"),
             }
             .into(),
         };
-        if let By::PyTorch(..) = &job.by {
-            report = pytorch::compared_with_ours(&job.id, job.case, before, report);
+        if let Runner::PyTorch(..) = &job.runner {
+            report = pytorch::with_flops_of_ours(&job.id, job.case, before, report);
         }
-        report.work = report.work.or_else(|| Some(job.case.work()));
+        report.work = report.work.or_else(|| Some(job.case.flops()));
         Some(CaseLine {
             id: job.id.clone(),
             round,
@@ -197,31 +193,30 @@ impl Comparison {
     }
 
     fn command(&self, program: &Program, job: &Job<'_>) -> Command {
-        let what = match job.case.task {
+        let flag = match job.case.task {
             Task::Matmul { .. } | Task::Attention { .. } => "--problem",
             Task::Model { .. } => "--model",
         };
         let mut command = Command::new(&program.executable);
         command
             .args(["--backend", &program.backend])
-            .args(["--dtype", self.dtype.word()])
+            .args(["--dtype", self.dtype.name()])
             .args(["--subject", job.case.subject()])
-            .args([what, &job.case.name()])
+            .args([flag, &job.case.name()])
             .args(["--n", &job.case.n().to_string()])
-            .args(["--pass", job.case.pass.word()])
+            .args(["--pass", job.case.pass.name()])
             .envs(program.environment.clone());
         if let Some(fault) = job.case.fault {
-            command.args(["--fault", fault.word()]);
+            command.args(["--fault", fault.name()]);
         }
         command
     }
 
     fn set_environment(&self, command: &mut Command) {
-        // A child's last words are its message, not a backtrace.
+        // The last line of stderr is reported: it must be the message, not a backtrace.
         command.env("RUST_BACKTRACE", "0");
-        // Every library's own word for how many threads it may use.
         for name in [
-            "RAYON_NUM_THREADS",  // flex, ndarray and ours
+            "RAYON_NUM_THREADS",  // flex, ndarray and our kernels
             "MATMUL_NUM_THREADS", // ndarray's matmul
             "OMP_NUM_THREADS",    // LibTorch and PyTorch
             "MKL_NUM_THREADS",    // their matmul
@@ -253,22 +248,22 @@ mod tests {
 
     fn run(comparison: &Comparison, stop: bool) -> (Vec<CaseLine>, Vec<String>) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let run = crate::for_tests::run_info();
+        let run = crate::test_utils::run_info();
         let mut writer = Writer::create(&folder.path().join("run"), &run).expect("a new file");
         let mut order = Vec::new();
-        let mut watch = |event: Event<'_>| {
+        let mut on_event = |event: Event<'_>| {
             if let Event::Begin(id) = event {
                 order.push(format!("{}/{}", id.backend, id.subject));
             }
         };
         let lines = comparison
-            .run(&mut writer, &mut watch, &AtomicBool::new(stop))
-            .expect("the disk takes it");
+            .run(&mut writer, &mut on_event, &AtomicBool::new(stop))
+            .expect("writable");
         (lines, order)
     }
 
     #[test]
-    fn rounds_take_turns_and_failures_do_not_end_the_run() {
+    fn rounds_alternate_and_failures_do_not_end_the_run() {
         let comparison = comparison(2);
         let (lines, order) = run(&comparison, false);
         let per_round = 2 * (1 + comparison.cases.len());
@@ -282,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_keeps_what_is_done() {
+    fn stop_ends_the_run() {
         let (lines, _) = run(&comparison(3), true);
         assert!(lines.len() <= 1);
     }

@@ -1,8 +1,8 @@
-//! Times and sizes the way people read them.
+//! Human-readable times and sizes.
 
 pub use zoo_viz::units::{count, three_digits};
 
-/// A time in the unit that fits it: `840 us`, `12.3 ms`, `1.50 s`.
+/// Formats a time: `840 us`, `12.3 ms`, `1.50 s`.
 pub fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{} us", three_digits(s * 1e6)),
@@ -11,7 +11,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// Bytes in the unit that fits them: `512 KiB`, `12.0 MiB`, `8.00 GiB`.
+/// Formats a size: `512 KiB`, `12.0 MiB`, `8.00 GiB`.
 pub fn bytes(bytes: f64) -> String {
     const KIB: f64 = 1024.0;
     match bytes {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_fit_the_number() {
+    fn units_fit_the_magnitude() {
         assert_eq!(time(0.000_84), "840 us");
         assert_eq!(time(0.012_34), "12.3 ms");
         assert_eq!(time(1.5), "1.50 s");

@@ -1,26 +1,25 @@
-//! What a case comes to: floating-point operations, and the bytes it cannot do without.
+//! FLOPs and minimum memory of a case.
 //!
-//! Of a model, `zoo-bench` counts both when it has made it.
+//! FLOPs and parameters of a model are counted by `zoo-bench`.
 
-use zoo_oracle::{Features, Formula, Parameter, Problem};
+use zoo_oracle::{FeatureMap, Formula, Parameter, Problem};
 use zoo_spec::Dtype;
 
 use crate::case::{Case, Pass, Task};
 
 impl Case {
-    /// Floating-point operations of its matmuls, over the pairs that see each other; none of a
-    /// model, which counts them itself.
-    pub fn work(&self) -> f64 {
+    /// FLOPs of the matmuls over the visible query-key pairs; 0 for a model.
+    pub fn flops(&self) -> f64 {
         match &self.task {
-            Task::Matmul { side } => 2.0 * (*side as f64).powi(3),
+            Task::Matmul { size } => 2.0 * (*size as f64).powi(3),
             Task::Attention { mechanism, problem } => {
-                // How many parameters there are counts here, not which.
-                let parameters = |parameter: Parameter| vec![0.0; parameter.count()];
-                let given = problem.given_to(&(*mechanism).into(), parameters);
-                let forward = given.map_or(0.0, |given| forward_work(&given, self.pass));
+                // Only the number of parameters matters.
+                let parameters = |parameter: Parameter| vec![0.0; parameter.num_elements()];
+                let resolved = problem.with_mechanism(&(*mechanism).into(), parameters);
+                let forward = resolved.map_or(0.0, |problem| forward_flops(&problem, self.pass));
                 match self.pass {
                     Pass::Forward | Pass::Decode | Pass::Generate => forward,
-                    // The backward pass does five matmuls where the forward pass does two.
+                    // The backward pass has five matmuls, the forward pass two.
                     Pass::Train => 3.5 * forward,
                 }
             }
@@ -28,24 +27,24 @@ impl Case {
         }
     }
 
-    /// Bytes no way of computing it can do without: inputs, result and gradients; of a model
-    /// with so many parameters, these, and in training their gradients and moments.
+    /// Lower bound of the memory: inputs, outputs and gradients; for a model, its parameters, and
+    /// in training also their gradients and Adam moments.
     pub fn minimum_bytes(&self, dtype: Dtype, parameters: Option<u64>) -> u64 {
-        let numbers = |shape: [usize; 4]| shape.iter().product::<usize>() as u64;
+        let elements = |shape: [usize; 4]| shape.iter().product::<usize>() as u64;
         let count = match (&self.task, self.pass) {
-            (Task::Matmul { side }, _) => 3 * (side * side) as u64,
+            (Task::Matmul { size }, _) => 3 * (size * size) as u64,
             (Task::Attention { problem, .. }, pass) => {
-                let inputs = numbers(problem.query_shape())
-                    + numbers(problem.key_shape())
-                    + numbers(problem.value_shape());
-                let context = numbers(problem.context_shape());
+                let inputs = elements(problem.query_shape())
+                    + elements(problem.key_shape())
+                    + elements(problem.value_shape());
+                let context = elements(problem.context_shape());
                 match pass {
                     Pass::Forward | Pass::Decode | Pass::Generate => inputs + context,
-                    // The upstream gradient is an input too.
+                    // The output gradient is an input as well.
                     Pass::Train => 2 * inputs + 2 * context,
                 }
             }
-            // Adam keeps two numbers for each.
+            // Parameters, gradients and two Adam moments.
             (Task::Model { .. }, Pass::Train) => 4 * parameters.unwrap_or(0),
             (Task::Model { .. }, _) => parameters.unwrap_or(0),
         };
@@ -57,35 +56,34 @@ impl Case {
     }
 }
 
-/// Floating-point operations of the matmuls of a forward pass.
-fn forward_work(problem: &Problem, pass: Pass) -> f64 {
+fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
     let features = match &problem.formula {
         Formula::Softmax
         | Formula::Multiplicative(_)
         | Formula::Additive(_)
-        | Formula::Predicted { .. }
-        | Formula::Best
+        | Formula::LocalPredictive { .. }
+        | Formula::Argmax
         | Formula::Sampled { .. } => {
             let pairs = (problem.queries() * problem.seq_k) as f64;
             let width = (problem.d_head + problem.d_value) as f64;
             return 2.0 * pairs * problem.density() * width;
         }
-        Formula::Hashed(hashing) => {
-            // Queries with directions and their opposites, then with the keys of two chunks.
-            let (seen, width) = (2 * hashing.bucket * hashing.rounds, problem.d_head);
+        Formula::Lsh(hashing) => {
+            // Random projections, then attention to the keys of two chunks.
+            let (visible, width) = (2 * hashing.bucket * hashing.rounds, problem.d_head);
             let hash = 2 * hashing.directions.len();
-            let attend = seen.min(problem.seq_k) * (width + problem.d_value);
+            let attend = visible.min(problem.seq_k) * (width + problem.d_value);
             return 2.0 * (problem.queries() * (hash + attend)) as f64;
         }
-        Formula::Features(Features::Random { directions }) => directions.len() / problem.d_head,
-        Formula::Features(_) | Formula::Retention(_) => problem.d_head,
+        Formula::Linear(FeatureMap::Random { directions }) => directions.len() / problem.d_head,
+        Formula::Linear(_) | Formula::Retention(_) => problem.d_head,
     };
-    // Keys into the state, queries out of it; those before a place that is decoded are in.
-    let new = match pass {
+    // Keys update the state, queries read it; earlier keys are in the state when decoding.
+    let new_keys = match pass {
         Pass::Forward | Pass::Train => problem.seq_k,
         Pass::Decode | Pass::Generate => 1,
     };
-    let keys = problem.batch * problem.kv_heads * new;
+    let keys = problem.batch * problem.kv_heads * new_keys;
     2.0 * ((problem.queries() + keys) * features * problem.d_value) as f64
 }
 
@@ -108,28 +106,28 @@ mod tests {
 
     /// 4·b·h·n·m·d forward, 3.5 times that for training.
     #[test]
-    fn work_is_counted_by_the_formula() {
+    fn flops_match_the_formula() {
         let forward = 4.0 * 8.0 * 256.0 * 256.0 * 64.0;
-        assert_eq!(layer("layer", 256, Pass::Forward).work(), forward);
-        assert_eq!(layer("layer", 256, Pass::Train).work(), 3.5 * forward);
-        assert_eq!(Case::matmul().work(), 2.0 * 1024f64.powi(3));
+        assert_eq!(layer("layer", 256, Pass::Forward).flops(), forward);
+        assert_eq!(layer("layer", 256, Pass::Train).flops(), 3.5 * forward);
+        assert_eq!(Case::matmul().flops(), 2.0 * 1024f64.powi(3));
         let causal = layer("layer-causal", 128, Pass::Forward);
-        let share = 129.0 / 256.0;
-        let whole = layer("layer", 128, Pass::Forward);
-        assert_eq!(causal.work(), share * whole.work());
+        let density = 129.0 / 256.0;
+        let full = layer("layer", 128, Pass::Forward);
+        assert_eq!(causal.flops(), density * full.flops());
     }
 
     #[test]
-    fn the_least_memory_is_inputs_results_and_gradients() {
+    fn minimum_memory_is_inputs_outputs_and_gradients() {
         let tensor = 8 * 256 * 64 * 4;
-        let least = |pass, dtype| layer("layer", 256, pass).minimum_bytes(dtype, None);
-        assert_eq!(least(Pass::Forward, Dtype::F32), 4 * tensor);
-        assert_eq!(least(Pass::Train, Dtype::F32), 8 * tensor);
-        assert_eq!(least(Pass::Forward, Dtype::Bf16), 2 * tensor);
+        let minimum = |pass, dtype| layer("layer", 256, pass).minimum_bytes(dtype, None);
+        assert_eq!(minimum(Pass::Forward, Dtype::F32), 4 * tensor);
+        assert_eq!(minimum(Pass::Train, Dtype::F32), 8 * tensor);
+        assert_eq!(minimum(Pass::Forward, Dtype::Bf16), 2 * tensor);
     }
 
     #[test]
-    fn a_model_cannot_do_without_its_parameters() {
+    fn minimum_memory_of_a_model_is_its_parameters_and_optimizer_state() {
         let gpt = |pass| {
             let setup = Setup::new(Model::Gpt, Size::Tiny);
             Case::model(setup, Mechanism::Flash, pass).minimum_bytes(Dtype::F32, Some(1000))

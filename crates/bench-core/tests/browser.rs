@@ -1,26 +1,26 @@
-//! The report in a real browser. Without one the test is ignored, and says so.
+//! The report in a real browser. The test is ignored if no browser is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_bench_core::for_tests::{line, of_model, on, run_info};
 use zoo_bench_core::record::{Outcome, Results};
 use zoo_bench_core::report;
+use zoo_bench_core::test_utils::{as_model, line, on_backend, run_info};
 
 fn main() {
     let arguments = Arguments::from_args();
     let browser = browser();
-    let there = browser.is_some();
+    let is_installed = browser.is_some();
     let trial = Trial::test(
-        "a_browser_renders_the_report_without_a_complaint",
+        "browser_renders_the_report_without_console_messages",
         move || {
-            let browser = browser.ok_or("there is no chromium on the PATH")?;
+            let browser = browser.ok_or("no chromium on the PATH")?;
             renders(&browser)
         },
     );
-    // `cargo test -- --ignored` shows what is missing.
-    let trials = vec![trial.with_ignored_flag(!there)];
+    // `cargo test -- --ignored` shows why it is ignored.
+    let trials = vec![trial.with_ignored_flag(!is_installed)];
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -41,14 +41,14 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         let n_f = n as f64;
         lines.push(line("standard", n, &[1e-5 * n_f * n_f]));
         lines.push(line("linear", n, &[1e-2 * n_f]));
-        lines.push(on("pytorch", line("sdpa", n, &[5e-6 * n_f * n_f])));
+        lines.push(on_backend("pytorch", line("sdpa", n, &[5e-6 * n_f * n_f])));
     }
     let mut slow = line("linear", 4096, &[]);
     slow.report.outcome = Outcome::TimedOut { seconds: 60.0 };
     lines.push(slow);
-    // A model at one length has a table and nothing to draw, at two it has both.
+    // A model at one length has only a table, at two lengths also plots.
     for (name, n) in [("gpt-small", 64), ("gpt-small", 128), ("han-small", 128)] {
-        lines.push(of_model(name, line("flash", n, &[n as f64])));
+        lines.push(as_model(name, line("flash", n, &[n as f64])));
     }
     let results = Results {
         run: run_info(),
@@ -66,16 +66,16 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         ))
         .arg(format!("file://{}", page.display()))
         .output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
 
-    // The browser logs what a page writes to its console with this word.
-    assert!(!said.contains("CONSOLE"), "{said}");
-    // In two plots each: three lines of four lengths and their legend, a model's of two.
+    // Console messages of the page are logged with this tag.
+    assert!(!log.contains("CONSOLE"), "{log}");
+    // Points and legend entries in two plots each: three lines of four lengths, a model of two.
     let expected = 2 * (12 + 3 + 2 + 1);
-    assert_eq!(dom.matches("<circle").count(), expected, "{dom}\n{said}");
+    assert_eq!(dom.matches("<circle").count(), expected, "{dom}\n{log}");
     for text in ["linear overtakes standard", "han-small"] {
-        assert!(dom.contains(text), "{text} in {dom}\n{said}");
+        assert!(dom.contains(text), "{text} in {dom}\n{log}");
     }
     Ok(())
 }

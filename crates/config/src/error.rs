@@ -1,41 +1,41 @@
-//! What can be wrong with a config, and where.
+//! Errors of a config, with their locations.
 
 use std::fmt;
 
 use zoo_spec::Printable;
 
-/// A config that cannot be used: each says what is wrong, where, and what to do.
+/// A config that cannot be used. The message says what is wrong, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A file is not there or no text, a flag cannot be read, or there is no such template.
+    /// A file cannot be read, a flag is malformed, or a template does not exist.
     #[error("{0}")]
-    Refused(String),
+    InvalidInput(String),
     /// The file is not TOML.
     #[error("{0}")]
     Syntax(String),
-    /// The file says what it may not, in one place or several.
+    /// One or more invalid keys or values.
     #[error("{0}")]
-    Mistakes(String),
-    /// Less memory than the sizes need.
+    Diagnostics(String),
+    /// The run needs more memory than there is.
     #[error("{0}")]
     Memory(String),
 }
 
-/// Where something was written.
+/// Where a key or value was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
-    /// In a file, line and column counted from 1 on.
+pub(crate) enum Location {
+    /// In a file; line and column start at 1.
     File {
         name: String,
         line: usize,
         column: usize,
     },
-    /// In a flag.
+    /// In a command-line flag.
     Flag(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { name, line, column } => write!(f, "{}:{line}:{column}", Printable(name)),
@@ -44,26 +44,25 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong.
+/// An invalid key or value.
 #[derive(Debug)]
-pub(crate) struct Mistake {
-    pub(crate) place: Place,
-    /// The key with its section, what is wrong with it, and what it may be.
-    pub(crate) what: String,
+pub(crate) struct Diagnostic {
+    pub(crate) location: Location,
+    /// The full key, what is wrong with it, and what is allowed.
+    pub(crate) message: String,
 }
 
-/// Mistakes as lines.
-pub(crate) fn joined(mistakes: &[Mistake]) -> String {
-    let line = |mistake: &Mistake| format!("{}: {}", mistake.place, mistake.what);
-    mistakes.iter().map(line).collect::<Vec<_>>().join("\n")
+/// One line for each diagnostic.
+pub(crate) fn join(diagnostics: &[Diagnostic]) -> String {
+    let line = |diagnostic: &Diagnostic| format!("{}: {}", diagnostic.location, diagnostic.message);
+    diagnostics.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What is said of a value of the wrong type, or out of range.
-pub(crate) fn wrong_value(key: &str, allowed: &str, found: &str) -> String {
+/// The message for a value of the wrong type or out of range.
+pub(crate) fn invalid_value(key: &str, allowed: &str, found: &str) -> String {
     format!("{key} must be {allowed}, found {}", Printable(found))
 }
 
-/// What is said of text that is not TOML.
-pub(crate) fn no_toml(place: &Place, why: &str) -> ConfigError {
-    ConfigError::Syntax(format!("{place}: this is not TOML: {}", Printable(why)))
+pub(crate) fn syntax_error(location: &Location, why: &str) -> ConfigError {
+    ConfigError::Syntax(format!("{location}: invalid TOML: {}", Printable(why)))
 }

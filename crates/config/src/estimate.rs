@@ -1,8 +1,7 @@
-//! The memory that a run needs, counted from its sizes before anything is created.
+//! A lower bound on the memory of a run, estimated before anything is allocated.
 //!
-//! All counts are lower bounds: biases, norms, temporary tensors and copies in another precision
-//! are left out. A run that does not fit by this count does not fit at all; one that fits may
-//! still be too large.
+//! Biases, norms, temporary tensors and copies in another precision are not counted, so a run that
+//! passes this check may still run out of memory.
 
 use std::fmt;
 
@@ -13,47 +12,45 @@ use crate::{
     Tying,
 };
 
-/// Examples that a batch is made of at most: `zoo-data` sorts so many by length together.
+/// Maximum examples per batch: `zoo-data` sorts pools of this size by length.
 const POOL: u128 = 8192;
 
-/// Bytes that an example takes beside its tokens: its texts, and what tells it from others.
-const BYTES_OF_EXAMPLE: u128 = 200;
+/// Bytes per example besides its tokens.
+const BYTES_PER_EXAMPLE: u128 = 200;
 
-/// What is known of the data once it has been read; zeros before.
+/// Sizes of the data; zero before it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataSizes {
-    /// Tokens of the vocabulary, or of that of the source.
+    /// Size of the (source) vocabulary.
     pub vocabulary: usize,
-    /// Tokens of the target's vocabulary, if it has one of its own.
+    /// Size of the target vocabulary, if separate.
     pub target_vocabulary: Option<usize>,
-    /// Examples to learn from.
+    /// Training examples.
     pub examples: usize,
-    /// Tokens of the shortest of them.
+    /// Tokens of the shortest example.
     pub shortest: usize,
 }
 
-/// The least memory that training takes, in bytes.
+/// A lower bound on the memory of training, in bytes.
 pub(crate) struct Estimate {
-    /// Numbers that are learned.
+    /// Number of parameters.
     parameters: u128,
-    /// Their bytes.
     weights: u128,
-    /// Bytes of their gradients and of the optimizer's state.
-    learning: u128,
-    /// Bytes of the activations that a batch's backward pass needs.
+    /// Gradients and optimizer state.
+    optimizer: u128,
+    /// Activations of a batch, saved for the backward pass.
     batch: u128,
-    /// Bytes of the examples, where they are generated.
+    /// Synthetic examples.
     data: u128,
 }
 
 impl Estimate {
     pub(crate) fn total(&self) -> u128 {
-        self.weights + self.learning + self.batch + self.data
+        self.weights + self.optimizer + self.batch + self.data
     }
 }
 
 impl Config {
-    /// Counts what training takes at least.
     pub(crate) fn estimate(&self, sizes: DataSizes) -> Estimate {
         let bytes = match self.backend.dtype {
             Dtype::F32 => 4,
@@ -69,15 +66,15 @@ impl Config {
         Estimate {
             parameters,
             weights,
-            learning: weights * (1 + moments),
-            // Half precision is the least that a pass computes in.
+            optimizer: weights * (1 + moments),
+            // At least half precision.
             batch: self.batch_tokens(sizes) * activations(&self.model) * 2,
-            // A letter and a blank, and a number for each token.
-            data: examples as u128 * (BYTES_OF_EXAMPLE + 6 * shortest as u128),
+            // Per token: a character, a space and an id.
+            data: examples as u128 * (BYTES_PER_EXAMPLE + 6 * shortest as u128),
         }
     }
 
-    /// Whether this much memory can be enough.
+    /// Checks that training fits into this much memory, in bytes.
     ///
     /// # Errors
     ///
@@ -86,10 +83,10 @@ impl Config {
         self.check_estimate("training", &self.estimate(sizes), memory)
     }
 
-    /// The same for a model that is used and not trained.
+    /// The same for inference, where only the weights count.
     pub fn check_weights(&self, sizes: DataSizes, memory: u64) -> Result<(), ConfigError> {
         let estimate = Estimate {
-            learning: 0,
+            optimizer: 0,
             batch: 0,
             data: 0,
             ..self.estimate(sizes)
@@ -107,30 +104,30 @@ impl Config {
         if estimate.total() <= memory {
             return Ok(());
         }
-        let learned = estimate.weights + estimate.learning;
+        let model = estimate.weights + estimate.optimizer;
         let (_, _, data_keys) = self.data.generated().unwrap_or_default();
         let parts = [
-            (learned, size_keys(&self.model)),
+            (model, size_keys(&self.model)),
             (estimate.batch, self.batch_keys()),
             (estimate.data, data_keys),
         ];
         let largest = parts.iter().map(|(bytes, _)| *bytes).max();
-        // Those that are too large by themselves, or the largest of several that are so together.
-        let is_to_blame = |bytes: u128| bytes > memory || Some(bytes) == largest;
-        let to_blame = parts.iter().filter(|(bytes, _)| is_to_blame(*bytes));
-        let keys: Vec<&str> = to_blame.flat_map(|(_, keys)| *keys).copied().collect();
+        // Every part that is too large by itself, and the largest one.
+        let is_too_large = |bytes: u128| bytes > memory || Some(bytes) == largest;
+        let too_large = parts.iter().filter(|(bytes, _)| is_too_large(*bytes));
+        let keys: Vec<&str> = too_large.flat_map(|(_, keys)| *keys).copied().collect();
         let others = [
-            ("gradients and the optimizer", estimate.learning),
-            ("a batch", estimate.batch),
-            ("the data", estimate.data),
+            ("gradients and optimizer state", estimate.optimizer),
+            ("activations", estimate.batch),
+            ("data", estimate.data),
         ];
         let others = others.iter().filter(|(_, bytes)| *bytes > 0);
         let others: String = others
-            .map(|(what, bytes)| format!(", {what} {}", Bytes(*bytes)))
+            .map(|(what, bytes)| format!(", {what}: {}", Bytes(*bytes)))
             .collect();
         Err(ConfigError::Memory(format!(
-            "{what} takes at least {} of memory, and there is {}: {} parameters take {}{others}\n  \
-             do: lower {}, or take a machine with more memory",
+            "{what} needs at least {} of memory, but only {} is available ({} parameters: {}{others})\n  \
+             help: reduce {}, or use a machine with more memory",
             Bytes(estimate.total()),
             Bytes(memory),
             estimate.parameters,
@@ -139,7 +136,7 @@ impl Config {
         )))
     }
 
-    /// Tokens of a batch, at least.
+    /// Minimum tokens per batch.
     fn batch_tokens(&self, sizes: DataSizes) -> u128 {
         let size = self.training.batch_size as u128;
         let by_tokens = self.training.batch_by == BatchBy::Tokens;
@@ -152,10 +149,11 @@ impl Config {
             Some((examples, shortest, _)) => (examples as u128, shortest as u128),
             None => (sizes.examples as u128, sizes.shortest as u128),
         };
-        match by_tokens {
-            // A batch is closed before it is full.
-            true => size.min(examples.min(POOL) * shortest) / 2,
-            false => size.min(examples).min(POOL) * shortest,
+        if by_tokens {
+            // Batches are not completely filled.
+            size.min(examples.min(POOL) * shortest) / 2
+        } else {
+            size.min(examples).min(POOL) * shortest
         }
     }
 
@@ -168,8 +166,8 @@ impl Config {
 }
 
 impl Data {
-    /// How many examples are generated, the least tokens of one, and the keys that say so; nothing
-    /// for files.
+    /// Number of synthetic training examples, minimum tokens per example, and the keys that set
+    /// them; `None` for files.
     pub(crate) fn generated(&self) -> Option<(usize, usize, &'static [&'static str])> {
         const LENGTH: &[&str] = &["data.train_size", "data.min_length"];
         const SIZE: &[&str] = &["data.train_size"];
@@ -200,12 +198,14 @@ fn feed_forward(layers: &LayerSpec) -> u128 {
     matrices * layers.d_model as u128 * layers.d_feed_forward as u128
 }
 
-/// Projections of queries and results, of keys and of values.
+/// Parameters of the query, key, value and output projections.
 fn attention(layers: &LayerSpec, mechanism: &MechanismConfig) -> u128 {
-    let LayerSpec { d_model, heads, .. } = *layers;
-    let kv_heads = mechanism.kv_heads(heads).or(layers.kv_heads);
-    let d_head = layers.d_head.unwrap_or(d_model / heads.max(1));
-    let all_heads = 2 * heads + 2 * kv_heads.unwrap_or(heads);
+    let LayerSpec {
+        d_model, n_heads, ..
+    } = *layers;
+    let n_heads_kv = mechanism.kv_heads(n_heads).or(layers.n_heads_kv);
+    let d_head = layers.d_head.unwrap_or(d_model / n_heads.max(1));
+    let all_heads = 2 * n_heads + 2 * n_heads_kv.unwrap_or(n_heads);
     d_model as u128 * all_heads as u128 * d_head as u128
 }
 
@@ -249,7 +249,7 @@ fn parameters(model: &Model, sizes: DataSizes) -> u128 {
                 Tying::Decoder => (source + target) * embedding,
                 Tying::All => source * embedding,
             };
-            // Three gates by what comes in and by the last state; half of it each direction.
+            // Three gates; each direction has half of the hidden size.
             let encoder = 3 * hidden * (hidden / 2);
             tokens + encoders * encoder + decoders * 3 * hidden * hidden
         }
@@ -269,21 +269,21 @@ fn parameters(model: &Model, sizes: DataSizes) -> u128 {
     }
 }
 
-/// What the backward pass needs of a token, in all layers.
+/// Elements per token that all layers save for the backward pass.
 fn activations(model: &Model) -> u128 {
     let layers = match model {
-        // A token is of the source or of the target, whichever has fewer layers.
+        // A token passes through either the encoder or the decoder.
         Model::Transformer(model) => model.encoder_and_decoder_layers().into_iter().min(),
         Model::Gpt(model) => Some(model.layers),
         Model::Classifier(model) => Some(model.layers),
         Model::Seq2Seq(model) => return (model.d_embedding + model.d_hidden) as u128,
         Model::Han(model) => return (model.d_embedding + 2 * model.d_word) as u128,
     };
-    let of_layer = |spec: LayerSpec| 2 * spec.d_model as u128 + spec.d_feed_forward as u128;
-    layers.unwrap_or(0) as u128 * model.layer_spec().map_or(0, of_layer)
+    let per_layer = |spec: LayerSpec| 2 * spec.d_model as u128 + spec.d_feed_forward as u128;
+    layers.unwrap_or(0) as u128 * model.layer_spec().map_or(0, per_layer)
 }
 
-/// The keys that make a model large.
+/// The keys that determine the number of parameters.
 fn size_keys(model: &Model) -> &'static [&'static str] {
     match model {
         Model::Transformer(_) | Model::Gpt(_) | Model::Classifier(_) => &[
@@ -307,27 +307,27 @@ fn size_keys(model: &Model) -> &'static [&'static str] {
     }
 }
 
-/// Positions that have a vector of their own.
+/// Number of learned position embeddings.
 fn learned(positions: &PositionEncoding) -> u128 {
-    positions.longest().unwrap_or(0) as u128
+    positions.max_positions().unwrap_or(0) as u128
 }
 
-/// Bytes as people write them.
+/// A size in MiB, GiB, ...
 struct Bytes(u128);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["MiB", "GiB", "TiB", "PiB", "EiB", "ZiB"];
-        let mut number = self.0 as f64 / 1024.0 / 1024.0;
+        let mut value = self.0 as f64 / 1024.0 / 1024.0;
         let mut units = UNITS.iter();
         let mut unit = units.next().copied().unwrap_or_default();
-        while number >= 1024.0
+        while value >= 1024.0
             && let Some(next) = units.next()
         {
-            number /= 1024.0;
+            value /= 1024.0;
             unit = *next;
         }
-        write!(f, "{number:.1} {unit}")
+        write!(f, "{value:.1} {unit}")
     }
 }
 
@@ -342,26 +342,26 @@ mod tests {
     const GPT: &str = "[data]\nkind = \"plain\"\ntrain = \"a.txt\"\n[model]\nkind = \"gpt\"\n";
 
     #[test]
-    fn parameters_and_bytes_are_those_of_the_formulas() {
+    fn estimate_matches_the_formulas() {
         let text = format!(
-            "{GPT}d_model = 64\nheads = 4\nlayers = 3\ncontext = 32\n[training]\nbatch_size = 10\n"
+            "{GPT}d_model = 64\nn_heads = 4\nlayers = 3\ncontext = 32\n[training]\nbatch_size = 10\n"
         );
         let sizes = DataSizes {
             vocabulary: 100,
             ..DataSizes::default()
         };
         let estimate = config(&text).estimate(sizes);
-        // Four projections, two matrices of 64 x 256, tokens and positions.
+        // Four projections, two matrices of 64 x 256, token and position embeddings.
         let parameters = 3 * (4 * 64 * 64 + 2 * 64 * 256) + (100 + 32) * 64;
         assert_eq!(estimate.parameters, parameters);
         assert_eq!(estimate.weights, 4 * parameters);
-        assert_eq!(estimate.learning, 3 * 4 * parameters);
+        assert_eq!(estimate.optimizer, 3 * 4 * parameters);
         assert_eq!(estimate.batch, 10 * 32 * 3 * (2 * 64 + 256) * 2);
         assert_eq!(estimate.data, 0);
     }
 
     #[test]
-    fn too_little_memory_is_told_with_the_keys_to_lower() {
+    fn errors_name_the_keys_to_reduce() {
         let large = format!(
             "{GPT}d_model = 1048576\nlayers = 4096\ncontext = 1\n[training]\nbatch_size = 1\n"
         );
@@ -372,38 +372,38 @@ mod tests {
             (
                 large.as_str(),
                 1 << 40,
-                "training takes at least 768.0 PiB of memory, and there is 1.0 TiB: ",
+                "training needs at least 768.0 PiB of memory, but only 1.0 TiB is available (",
                 "model.d_model, model.layers, model.d_feed_forward, tokenizer.size,",
             ),
             (
                 &batch,
                 16 << 30,
-                "training takes at least ",
+                "training needs at least ",
                 "training.batch_size, model.context,",
             ),
             (
                 data,
                 16 << 30,
-                "training takes at least ",
+                "training needs at least ",
                 "data.train_size, data.min_length,",
             ),
         ] {
-            let said = config(text).check_memory(DataSizes::default(), memory);
-            let said = said.expect_err(text).to_string();
-            assert!(said.starts_with(start), "{said}");
-            let help = format!("\n  do: lower {keys} or take a machine");
-            assert!(said.contains(&help), "{said}");
+            let error = config(text).check_memory(DataSizes::default(), memory);
+            let message = error.expect_err(text).to_string();
+            assert!(message.starts_with(start), "{message}");
+            let help = format!("\n  help: reduce {keys} or use a machine");
+            assert!(message.contains(&help), "{message}");
         }
-        let said = config(&large).check_weights(DataSizes::default(), 1 << 40);
-        assert!(said.is_err_and(|error| error.to_string().starts_with("the model takes")));
+        let checked = config(&large).check_weights(DataSizes::default(), 1 << 40);
+        assert!(checked.is_err_and(|error| error.to_string().starts_with("the model needs")));
     }
 
     #[test]
-    fn every_shipped_size_fits() {
+    fn templates_fit_into_one_gib() {
         for kind in crate::TEMPLATES {
             let text = crate::template(kind).expect("a template");
-            let said = config(&text).check_memory(DataSizes::default(), 1 << 30);
-            assert!(said.is_ok(), "{kind}: {said:?}");
+            let checked = config(&text).check_memory(DataSizes::default(), 1 << 30);
+            assert!(checked.is_ok(), "{kind}: {checked:?}");
         }
     }
 }

@@ -1,16 +1,15 @@
-//! The files that a run reads: which they are, and whether they are there.
+//! The files that a run reads.
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{ConfigError, Mistake, Place, joined};
+use crate::error::{ConfigError, Diagnostic, Location, join};
 use crate::tree::{Node, Value};
 use crate::{Config, Data, Files, Override};
 
-/// The key of a tokenizer that is there already.
 const TOKENIZER: &str = "tokenizer.load";
 
 impl Config {
-    /// The files that a run reads, each with its key.
+    /// The input files of a run, each with its key.
     pub fn files<'a>(&'a self) -> Vec<(&'static str, &'a Path)> {
         let one = |path: Option<&'a PathBuf>| path.map(PathBuf::as_path).into_iter().collect();
         let [train, valid, test] = match &self.data {
@@ -35,13 +34,12 @@ impl Config {
         listed.into_iter().flat_map(each).collect()
     }
 
-    /// Whether the files are there that this config, read from `path` with these changes, names
-    /// for a run that begins or resumes. They would otherwise be missed after a device was opened,
-    /// or a program built.
+    /// Checks that the input files exist, before anything slow. The config was read from `path`
+    /// with these overrides.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Refused`] with the line, the key and the path of each that is not.
+    /// [`ConfigError::InvalidInput`] with the line, the key and the path of each missing file.
     pub fn check_files(
         &self,
         path: &Path,
@@ -49,42 +47,43 @@ impl Config {
         resumes: bool,
     ) -> Result<(), ConfigError> {
         let mut files = self.files();
-        // A run has the tokenizer in its folder.
+        // A resumed run has its tokenizer in its folder.
         files.retain(|(key, _)| !(resumes && *key == TOKENIZER));
-        let missing: Vec<_> = files.iter().filter(|(_, path)| !is_there(path)).collect();
+        let missing: Vec<_> = files.iter().filter(|(_, path)| !exists(path)).collect();
         let Some((key, _)) = missing.first() else {
             return Ok(());
         };
-        // The places are those of the file as it is: it was read a moment ago.
+        // Parsed again for the locations.
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let mut tree = Node::parse_file(&path.display().to_string(), &text)?;
         for change in overrides {
             change.apply(&mut tree);
         }
         let folder = std::env::current_dir().unwrap_or_default();
-        let mistake = |(key, path): &&(&str, &Path)| {
-            let within = match path.is_relative() {
-                true => format!(" in {}", folder.display()),
-                false => String::new(),
+        let diagnostic = |(key, path): &&(&str, &Path)| {
+            let base = if path.is_relative() {
+                format!(" (relative to {})", folder.display())
+            } else {
+                String::new()
             };
-            Mistake {
-                place: place_of(&tree, key, path),
-                what: format!("{key}: there is no {}{within}", path.display()),
+            Diagnostic {
+                location: location_of(&tree, key, path),
+                message: format!("{key}: no such file: {}{base}", path.display()),
             }
         };
-        let mistakes: Vec<Mistake> = missing.iter().map(mistake).collect();
-        Err(ConfigError::Refused(format!(
-            "{}\n  do: put the data there, the config says where it comes from, or name it: --set \
-             {key}=PATH",
-            joined(&mistakes)
+        let diagnostics: Vec<Diagnostic> = missing.iter().map(diagnostic).collect();
+        Err(ConfigError::InvalidInput(format!(
+            "{}\n  help: download the data (comments in the config name the source), or set another \
+             path: --set {key}=PATH",
+            join(&diagnostics)
         )))
     }
 }
 
-/// Where a path is written: by itself, or in a list of two.
-fn place_of(tree: &Node, key: &str, path: &Path) -> Place {
+/// The location of a path: a value, or an element of a list.
+fn location_of(tree: &Node, key: &str, path: &Path) -> Location {
     let Some(entry) = tree.find(key) else {
-        return tree.place.clone();
+        return tree.location.clone();
     };
     let is_path =
         |node: &&Node| matches!(&node.value, Value::Text(text) if Path::new(text) == path);
@@ -92,7 +91,7 @@ fn place_of(tree: &Node, key: &str, path: &Path) -> Place {
         Value::List(list) => list.iter().find(is_path),
         _ => None,
     };
-    in_list.unwrap_or(&entry.node).place.clone()
+    in_list.unwrap_or(&entry.node).location.clone()
 }
 
 fn paths(files: Option<&Files>) -> Vec<&Path> {
@@ -103,8 +102,8 @@ fn paths(files: Option<&Files>) -> Vec<&Path> {
     }
 }
 
-/// Whether a file or folder is there; `archive.zip#name` is one if the archive is.
-fn is_there(path: &Path) -> bool {
+/// Whether a file, a folder or the archive of `archive.zip#name` exists.
+fn exists(path: &Path) -> bool {
     let text = path.to_string_lossy();
     match text.split_once(".zip#") {
         Some((archive, _)) => Path::new(&format!("{archive}.zip")).exists(),

@@ -1,4 +1,4 @@
-//! The TOML file of a training run.
+//! The TOML config of a training run.
 //!
 //! ```
 //! # use zoo_config::{Config, Model, Override};
@@ -9,23 +9,23 @@
 //! [model]
 //! kind = \"transformer\"
 //! ";
-//! let four = Override::set("model.layers=4")?;
-//! let config = Config::parse("reverse.toml", text, &[four])?;
+//! let layers = Override::set("model.layers=4")?;
+//! let config = Config::parse("reverse.toml", text, &[layers])?;
 //! let Model::Transformer(model) = &config.model else { panic!("{:?}", config.model) };
 //! assert_eq!((model.layers, model.d_model), (4, 128));
 //!
 //! let error = Config::parse("a.toml", &text.replace("reverse", "revrse"), &[]).unwrap_err();
-//! assert!(error.to_string().starts_with("a.toml:3:8: data.kind: unknown word \"revrse\""));
+//! assert!(error.to_string().starts_with("a.toml:3:8: data.kind: unknown value \"revrse\""));
 //! # Ok::<(), zoo_config::ConfigError>(())
 //! ```
 //!
-//! - `keys` has what a key is; `sections` has every key, with its default and a sentence;
-//! - `tree` is a file as it was written, with lines and columns, and `overrides` changes it;
-//! - `check` compares the two: key by key first, then what has to go together;
-//! - `resolve` fills in what follows from other keys;
-//! - `estimate` counts the memory that a run takes at least;
-//! - `files` says which files a run reads, and whether they are there;
-//! - `write` prints a config, `template` one with comments, and `docs` is `docs/config.md`.
+//! - `sections` declares every key with its default and description, `renamed` former names;
+//! - `tree` is a parsed file with lines and columns, which `overrides` changes;
+//! - `check` validates it: first key by key, then the consistency between keys;
+//! - `resolve` sets defaults that depend on other keys;
+//! - `estimate` computes a lower bound on the memory of a run;
+//! - `files` lists the input files and checks that they exist;
+//! - `write` prints a config, `template` one with comments, and `docs` generates `docs/config.md`.
 
 mod check;
 mod docs;
@@ -34,6 +34,7 @@ mod estimate;
 mod files;
 mod keys;
 mod overrides;
+mod renamed;
 mod resolve;
 mod sections;
 mod template;
@@ -47,70 +48,69 @@ use zoo_spec::NotUtf8;
 
 pub use self::docs::{DOCS_PATH, docs};
 pub use self::error::ConfigError;
-use self::error::{Mistake, joined, no_toml};
+use self::error::{Diagnostic, join, syntax_error};
 pub use self::estimate::DataSizes;
 pub use self::overrides::Override;
 pub use self::sections::*;
 pub use self::template::{TEMPLATES, template};
 use self::tree::Node;
 
-/// A training run, with every default in it.
+/// The config of a training run, with defaults resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What the run is called, and where it is written.
+    /// Name, seed and output folder.
     pub run: Run,
-    /// What computes.
+    /// Compute backend.
     pub backend: Backend,
-    /// What is learned from.
+    /// Dataset.
     pub data: Data,
-    /// How text becomes tokens.
+    /// Tokenizer.
     pub tokenizer: Tokenizer,
-    /// What learns.
+    /// Model.
     pub model: Model,
-    /// How weights follow their gradients.
+    /// Optimizer.
     pub optimizer: Optimizer,
-    /// How the learning rate goes.
+    /// Learning rate schedule.
     pub schedule: Schedule,
-    /// How long, in which batches, and what is written on the way.
+    /// Duration, batches, precision, logging and checkpoints.
     pub training: Training,
-    /// How it is seen what was learned.
+    /// Validation during training.
     pub validation: Validation,
-    /// How text is written; nothing for models that write none.
+    /// Text generation; `None` for classifiers.
     pub decoding: Option<Decoding>,
 }
 
 impl Config {
-    /// Reads a file, with the changes of flags.
+    /// Reads a file and applies overrides.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with the line, the key, what it may be and what it is, for every
-    /// mistake that can be told apart.
+    /// [`ConfigError`] with location, key, allowed values and found value of every problem.
     pub fn read(path: &Path, overrides: &[Override]) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
-            ConfigError::Refused(format!("{name}: the config cannot be read: {error}"))
+            ConfigError::InvalidInput(format!("cannot read config {name}: {error}"))
         })?;
-        if let Some(wrong) = NotUtf8::of(&bytes) {
-            return Err(ConfigError::Refused(format!("{name}, {wrong}")));
+        if let Some(error) = NotUtf8::detect(&bytes) {
+            return Err(ConfigError::InvalidInput(format!("{name}, {error}")));
         }
         let text = String::from_utf8_lossy(&bytes);
         Self::parse(&name, &text, overrides)
     }
 
-    /// Reads the text of a file of this name, with the changes of flags.
+    /// Parses the text of a file of this name and applies overrides.
     pub fn parse(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ConfigError> {
-        let (mut config, tree) = Self::as_written(name, text, overrides)?;
+        let (mut config, tree) = Self::parse_unresolved(name, text, overrides)?;
         let stem = Path::new(name).file_stem();
         config.resolve(&stem.unwrap_or_default().to_string_lossy());
-        refuse(check::check_fit(&config, &tree))?;
-        config.model.settle_layers();
+        fail_on(check::check_consistency(&config, &tree))?;
+        config.model.resolve_layers();
         Ok(config)
     }
 
-    /// The config before anything is filled in that follows from other keys.
-    fn as_written(
+    /// The config before defaults that depend on other keys are set.
+    fn parse_unresolved(
         name: &str,
         text: &str,
         overrides: &[Override],
@@ -119,18 +119,18 @@ impl Config {
         for change in overrides {
             change.apply(&mut tree);
         }
-        let (table, mistakes) = check::check_shape(&tree);
-        refuse(mistakes)?;
+        let (table, diagnostics) = check::check_schema(&tree);
+        fail_on(diagnostics)?;
         let config = Self::deserialize(toml::Value::Table(table));
-        let config = config.map_err(|error| no_toml(&tree.place, error.message()))?;
+        let config = config.map_err(|error| syntax_error(&tree.location, error.message()))?;
         Ok((config, tree))
     }
 }
 
-fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigError> {
-    if mistakes.is_empty() {
+fn fail_on(mut diagnostics: Vec<Diagnostic>) -> Result<(), ConfigError> {
+    if diagnostics.is_empty() {
         return Ok(());
     }
-    mistakes.sort_by(|a, b| a.place.cmp(&b.place));
-    Err(ConfigError::Mistakes(joined(&mistakes)))
+    diagnostics.sort_by(|a, b| a.location.cmp(&b.location));
+    Err(ConfigError::Diagnostics(join(&diagnostics)))
 }

@@ -1,11 +1,11 @@
-//! Keys that are set on the command line.
+//! Keys set on the command line.
 
 use zoo_spec::Printable;
 
 use crate::error::ConfigError;
 use crate::tree::Node;
 
-/// A key and the value that a flag gives it.
+/// A key and value from a flag.
 #[derive(Debug, Clone)]
 pub struct Override {
     path: Vec<String>,
@@ -13,32 +13,32 @@ pub struct Override {
 }
 
 impl Override {
-    /// Reads what follows `--set`: `model.layers=4`. The value is TOML; what is none is text.
+    /// Parses the argument of `--set`, for example `model.layers=4`. A value that is not TOML is a
+    /// string.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Refused`] if there is no key, or no `=` after it.
+    /// [`ConfigError::InvalidInput`] without a full key and `=`.
     pub fn set(text: &str) -> Result<Self, ConfigError> {
         let flag = format!("--set {text}");
-        let refused = |why: &str| {
+        let invalid = |why: &str| {
             let flag = Printable(&flag);
-            let help = "write for example --set model.layers=4";
-            ConfigError::Refused(format!("{flag}: {why}; {help}"))
+            let help = "for example --set model.layers=4";
+            ConfigError::InvalidInput(format!("{flag}: {why}\n  help: {help}"))
         };
         let (key, value) = text
             .split_once('=')
-            .ok_or_else(|| refused("there is no = between a key and its value"))?;
+            .ok_or_else(|| invalid("expected KEY=VALUE"))?;
         let names = key.trim().split('.').map(str::trim);
         let path: Vec<_> = names.map(str::to_owned).collect();
         if path.len() < 2 || path.iter().any(String::is_empty) {
-            return Err(refused("a key is a section and a name with a dot between"));
+            return Err(invalid("expected a key with its section"));
         }
         let node = Node::parse_flag(&flag, value.trim());
         Ok(Self { path, node })
     }
 
-    /// What another flag, named as it was written, says of a key: `--backend wgpu` of
-    /// `backend.word`.
+    /// Sets a key by another flag: `--backend wgpu` sets `backend.name`.
     pub fn flag(flag: &str, key: &str, value: &str) -> Self {
         Self {
             path: key.split('.').map(str::to_owned).collect(),
@@ -56,17 +56,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_without_a_key_is_told_what_to_write() {
+    fn malformed_flags() {
         for (text, part) in [
-            ("model.layers", "there is no ="),
-            ("layers=4", "a section and a name"),
-            ("=4", "a section and a name"),
-            ("model.=4", "a section and a name"),
+            ("model.layers", "expected KEY=VALUE"),
+            ("layers=4", "expected a key with its section"),
+            ("=4", "expected a key with its section"),
+            ("model.=4", "expected a key with its section"),
         ] {
-            let said = Override::set(text).expect_err(text).to_string();
-            assert!(said.starts_with(&format!("--set {text}: ")), "{said}");
-            assert!(said.contains(part), "{said}");
-            assert!(said.ends_with("--set model.layers=4"), "{said}");
+            let message = Override::set(text).expect_err(text).to_string();
+            let start = format!("--set {text}: {part}\n  help: ");
+            assert!(message.starts_with(&start), "{message}");
         }
     }
 }

@@ -1,30 +1,30 @@
-//! What keys are that were left out and follow from others.
+//! Defaults that depend on other keys.
 
 use zoo_spec::Dtype;
 
-use crate::sections::data::USUAL_VALID_SHARE;
-use crate::sections::training::USUAL_STEPS;
+use crate::sections::data::DEFAULT_VALID_SHARE;
+use crate::sections::training::DEFAULT_STEPS;
 use crate::{
     BleuTokenizer, Config, Data, Direction, LossScale, Metric, Model, Sample, Sentences, Strategy,
     Task, Tying, Vocabulary, WordRule,
 };
 
 impl Config {
-    /// What a model is judged by.
+    /// The validation metric.
     pub fn metric(&self) -> Metric {
         self.validation.metric.unwrap_or(match self.data.task() {
-            Task::Pairs if self.data.is_made_up() => Metric::Exact,
-            Task::Pairs => Metric::Bleu,
-            Task::Classes => Metric::Accuracy,
-            Task::Continuation => Metric::Loss,
+            Task::SequenceToSequence if self.data.is_synthetic() => Metric::Exact,
+            Task::SequenceToSequence => Metric::Bleu,
+            Task::Classification => Metric::Accuracy,
+            Task::LanguageModelling => Metric::Loss,
         })
     }
 
-    /// How BLEU splits texts into words, for tasks whose models write texts to be compared.
+    /// The BLEU tokenizer, for sequence-to-sequence tasks.
     pub fn bleu_tokenizer(&self) -> Option<BleuTokenizer> {
         let default = match (&self.data, self.tokenizer.words()) {
-            (data, _) if data.task() != Task::Pairs => None,
-            // Splitting such words again would count others.
+            (data, _) if data.task() != Task::SequenceToSequence => None,
+            // The text is already tokenized.
             (_, Some(WordRule::Spaces)) => Some(BleuTokenizer::None),
             (Data::Phrases(data), _) if data.direction == Direction::EnglishToChinese => {
                 Some(BleuTokenizer::Zh)
@@ -34,60 +34,61 @@ impl Config {
         self.validation.bleu_tokenizer.or(default)
     }
 
-    /// The numbers that a pass computes in.
+    /// The compute precision.
     pub fn precision(&self) -> Dtype {
         self.training.precision.unwrap_or(self.backend.dtype)
     }
 
-    /// What the loss is multiplied by.
+    /// The loss scaling.
     pub fn loss_scale(&self) -> LossScale {
-        let usual = match self.precision() {
+        let default = match self.precision() {
             Dtype::F16 => LossScale::Dynamic,
             Dtype::F32 | Dtype::Bf16 => LossScale::None,
         };
-        self.training.loss_scale.clone().unwrap_or(usual)
+        self.training.loss_scale.clone().unwrap_or(default)
     }
 
-    /// Whether source and target have one vocabulary, if there are both.
+    /// Joint or separate vocabulary, for sequence-to-sequence tasks.
     pub fn vocabulary(&self) -> Option<Vocabulary> {
-        let usual = match (&self.model, self.data.task()) {
-            (_, Task::Classes | Task::Continuation) => None,
-            (model, Task::Pairs) => Some(match model.tying() {
+        let default = match (&self.model, self.data.task()) {
+            (_, Task::Classification | Task::LanguageModelling) => None,
+            (model, Task::SequenceToSequence) => Some(match model.tying() {
                 Some(Tying::All) => Vocabulary::Joint,
                 _ => Vocabulary::Separate,
             }),
         };
-        self.tokenizer.vocabulary().or(usual)
+        self.tokenizer.vocabulary().or(default)
     }
 
-    /// How tokens are chosen, by models that write text.
+    /// The decoding strategy, for models that generate text.
     pub fn strategy(&self) -> Option<Strategy> {
         let decoding = self.decoding.as_ref()?;
-        let usual = match self.model {
+        let default = match self.model {
             Model::Gpt(_) => Strategy::Sample(Sample::default()),
             _ => Strategy::Greedy,
         };
-        Some(decoding.strategy.clone().unwrap_or(usual))
+        Some(decoding.strategy.clone().unwrap_or(default))
     }
 
-    /// Writes everything out that was left out.
-    pub(crate) fn resolve(&mut self, file: &str) {
-        self.run.name.get_or_insert_with(|| file.to_owned());
+    /// Sets every omitted key. `file_stem` is the default name of the run.
+    pub(crate) fn resolve(&mut self, file_stem: &str) {
+        self.run.name.get_or_insert_with(|| file_stem.to_owned());
         if self.training.steps.is_none() && self.training.epochs.is_none() {
-            self.training.steps = Some(USUAL_STEPS);
+            self.training.steps = Some(DEFAULT_STEPS);
         }
         self.training.precision = Some(self.precision());
         self.training.loss_scale = Some(self.loss_scale());
         self.validation.metric = Some(self.metric());
         *self.tokenizer.vocabulary_mut() = self.vocabulary();
         if let Some(rule) = self.tokenizer.words_mut() {
-            rule.get_or_insert(match self.data.is_made_up() {
-                true => WordRule::Spaces,
-                false => WordRule::Marks,
+            rule.get_or_insert(if self.data.is_synthetic() {
+                WordRule::Spaces
+            } else {
+                WordRule::Marks
             });
         }
         self.validation.bleu_tokenizer = self.bleu_tokenizer();
-        if self.data.task() == Task::Classes {
+        if self.data.task() == Task::Classification {
             self.decoding = None;
         }
         let strategy = self.strategy();
@@ -99,19 +100,19 @@ impl Config {
     }
 
     fn resolve_data(&mut self) {
-        let usual = |is_given: bool| (!is_given).then_some(USUAL_VALID_SHARE);
+        let default = |has_file: bool| (!has_file).then_some(DEFAULT_VALID_SHARE);
         match &mut self.data {
             Data::Parallel(data) => {
-                data.valid_share = data.valid_share.or(usual(data.valid.is_some()));
+                data.valid_share = data.valid_share.or(default(data.valid.is_some()));
             }
             Data::Labelled(data) => {
-                data.valid_share = data.valid_share.or(usual(data.valid.is_some()));
+                data.valid_share = data.valid_share.or(default(data.valid.is_some()));
                 if matches!(self.model, Model::Han(_)) {
                     data.sentences.get_or_insert(Sentences::Marks);
                 }
             }
             Data::Plain(data) => {
-                data.valid_share = data.valid_share.or(usual(data.valid.is_some()));
+                data.valid_share = data.valid_share.or(default(data.valid.is_some()));
             }
             _ => {}
         }

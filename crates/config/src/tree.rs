@@ -1,15 +1,14 @@
-//! A config as it was written: every value with its place.
+//! A parsed config in which every key and value has a location.
 
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{ConfigError, Place, no_toml};
+use crate::error::{ConfigError, Location, syntax_error};
 
-/// A value and where it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) value: Value,
 }
 
@@ -18,8 +17,8 @@ pub(crate) enum Value {
     Text(String),
     Integer(i64),
     Float(f64),
-    Flag(bool),
-    /// What no key takes: a date, or a number too large to hold.
+    Bool(bool),
+    /// A value that no key accepts: a date, or an integer that overflows `i64`.
     Other(String),
     List(Vec<Node>),
     Table(Vec<Entry>),
@@ -28,37 +27,40 @@ pub(crate) enum Value {
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    /// Where the key stands; its value has a place of its own.
-    pub(crate) place: Place,
+    /// Location of the key; its value has another.
+    pub(crate) location: Location,
     pub(crate) node: Node,
 }
 
 impl Node {
     pub(crate) fn parse_file(name: &str, text: &str) -> Result<Self, ConfigError> {
-        let lines = Lines::of(name, text);
-        let place = |span: Range<usize>| lines.place(span.start);
+        let lines = Lines::new(name, text);
+        let location = |span: Range<usize>| lines.location(span.start);
         match DeTable::parse(text) {
             Ok(table) => Ok(Self {
-                place: place(0..0),
-                value: Value::Table(entries(table.get_ref(), &place)),
+                location: location(0..0),
+                value: Value::Table(entries(table.get_ref(), &location)),
             }),
             Err(error) => {
-                let place = place(error.span().unwrap_or(0..0));
-                Err(no_toml(&place, &error.message().replace('\n', ", ")))
+                let location = location(error.span().unwrap_or(0..0));
+                Err(syntax_error(
+                    &location,
+                    &error.message().replace('\n', ", "),
+                ))
             }
         }
     }
 
-    /// Reads a flag's value; what is not TOML is text.
+    /// Parses the value of a flag; a value that is not TOML is a string.
     pub(crate) fn parse_flag(flag: &str, text: &str) -> Self {
-        let place = |_: Range<usize>| Place::Flag(flag.to_owned());
+        let location = |_: Range<usize>| Location::Flag(flag.to_owned());
         match DeValue::parse(text) {
             Ok(value) => Self {
-                place: place(0..0),
-                value: of_toml(value.get_ref(), &place),
+                location: location(0..0),
+                value: from_toml(value.get_ref(), &location),
             },
             Err(_) => Self {
-                place: place(0..0),
+                location: location(0..0),
                 value: Value::Text(text.to_owned()),
             },
         }
@@ -71,7 +73,7 @@ impl Node {
         }
     }
 
-    /// What is under keys with dots between.
+    /// The entry at a dotted path.
     pub(crate) fn find(&self, path: &str) -> Option<&Entry> {
         let (first, rest) = match path.split_once('.') {
             Some((first, rest)) => (first, Some(rest)),
@@ -84,23 +86,23 @@ impl Node {
         }
     }
 
-    /// Puts a value under a key, in a table or instead of what there was. A word becomes a
-    /// table with it as `kind`, so that its sizes can be set.
+    /// Sets the value at a path. A name on the way becomes a table with that `kind`, so that its keys
+    /// can be set.
     pub(crate) fn set(&mut self, path: &[String], node: Self) {
         let [first, rest @ ..] = path else {
             *self = node;
             return;
         };
-        let place = node.place.clone();
+        let location = node.location.clone();
         if !matches!(self.value, Value::Table(_)) {
-            let word = std::mem::replace(&mut self.value, Value::Table(vec![]));
-            if let (Value::Text(_), Value::Table(entries)) = (&word, &mut self.value) {
+            let name = std::mem::replace(&mut self.value, Value::Table(vec![]));
+            if let (Value::Text(_), Value::Table(entries)) = (&name, &mut self.value) {
                 entries.push(Entry {
                     key: "kind".to_owned(),
-                    place: self.place.clone(),
+                    location: self.location.clone(),
                     node: Self {
-                        place: self.place.clone(),
-                        value: word,
+                        location: self.location.clone(),
+                        value: name,
                     },
                 });
             }
@@ -108,54 +110,54 @@ impl Node {
         let Value::Table(entries) = &mut self.value else {
             return;
         };
-        let at = entries.iter().position(|entry| entry.key == *first);
-        let at = at.unwrap_or_else(|| {
+        let index = entries.iter().position(|entry| entry.key == *first);
+        let index = index.unwrap_or_else(|| {
             entries.push(Entry {
                 key: first.clone(),
-                place: place.clone(),
+                location: location.clone(),
                 node: Self {
-                    place: place.clone(),
+                    location: location.clone(),
                     value: Value::Table(vec![]),
                 },
             });
             entries.len() - 1
         });
         if rest.is_empty() {
-            entries[at].place = place;
+            entries[index].location = location;
         }
-        entries[at].node.set(rest, node);
+        entries[index].node.set(rest, node);
     }
 
-    /// What is there, as it is said in an error.
-    pub(crate) fn found(&self) -> String {
+    /// The value, for an error message.
+    pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Text(text) => format!("{text:?}"),
-            Value::Integer(number) => number.to_string(),
-            Value::Float(number) => format!("{number:?}"),
-            Value::Flag(flag) => flag.to_string(),
+            Value::Integer(value) => value.to_string(),
+            Value::Float(value) => format!("{value:?}"),
+            Value::Bool(value) => value.to_string(),
             Value::Other(text) => text.clone(),
             Value::List(list) => {
-                let found: Vec<_> = list.iter().map(Self::found).collect();
-                format!("[{}]", found.join(", "))
+                let items: Vec<_> = list.iter().map(Self::describe).collect();
+                format!("[{}]", items.join(", "))
             }
             Value::Table(_) => "a table".to_owned(),
         }
     }
 }
 
-fn entries(table: &DeTable<'_>, place: &impl Fn(Range<usize>) -> Place) -> Vec<Entry> {
+fn entries(table: &DeTable<'_>, location: &impl Fn(Range<usize>) -> Location) -> Vec<Entry> {
     let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| Entry {
         key: AsRef::<str>::as_ref(key.get_ref()).to_owned(),
-        place: place(key.span()),
+        location: location(key.span()),
         node: Node {
-            place: place(value.span()),
-            value: of_toml(value.get_ref(), place),
+            location: location(value.span()),
+            value: from_toml(value.get_ref(), location),
         },
     };
     table.iter().map(entry).collect()
 }
 
-fn of_toml(value: &DeValue<'_>, place: &impl Fn(Range<usize>) -> Place) -> Value {
+fn from_toml(value: &DeValue<'_>, location: &impl Fn(Range<usize>) -> Location) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
@@ -166,40 +168,39 @@ fn of_toml(value: &DeValue<'_>, place: &impl Fn(Range<usize>) -> Place) -> Value
             Ok(number) => Value::Float(number),
             Err(_) => Value::Other(number.as_str().to_owned()),
         },
-        DeValue::Boolean(flag) => Value::Flag(*flag),
+        DeValue::Boolean(value) => Value::Bool(*value),
         DeValue::Datetime(date) => Value::Other(date.to_string()),
         DeValue::Array(list) => {
             let node = |value: &toml::Spanned<DeValue<'_>>| Node {
-                place: place(value.span()),
-                value: of_toml(value.get_ref(), place),
+                location: location(value.span()),
+                value: from_toml(value.get_ref(), location),
             };
             Value::List(list.iter().map(node).collect())
         }
-        DeValue::Table(table) => Value::Table(entries(table, place)),
+        DeValue::Table(table) => Value::Table(entries(table, location)),
     }
 }
 
-/// A text by its lines, which are looked for once: a value asks for its place, and there may
-/// be as many as there are lines.
+/// Line starts of a text, computed once for the locations of all values.
 struct Lines<'a> {
     name: &'a str,
     text: &'a str,
-    /// The byte that each line begins with.
+    /// Byte offset of each line.
     starts: Vec<usize>,
 }
 
 impl<'a> Lines<'a> {
-    fn of(name: &'a str, text: &'a str) -> Self {
+    fn new(name: &'a str, text: &'a str) -> Self {
         let ends = text.match_indices('\n').map(|(end, _)| end + 1);
         let starts = std::iter::once(0).chain(ends).collect();
         Self { name, text, starts }
     }
 
-    fn place(&self, byte: usize) -> Place {
+    fn location(&self, byte: usize) -> Location {
         let line = self.starts.partition_point(|start| *start <= byte);
         let start = self.starts[line - 1];
         let before = self.text.get(start..byte).unwrap_or(&self.text[start..]);
-        Place::File {
+        Location::File {
             name: self.name.to_owned(),
             line,
             column: before.chars().count() + 1,
@@ -212,39 +213,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_has_its_place() {
+    fn locations_of_keys_and_values() {
         let tree = Node::parse_file("a.toml", "# é\n[run]\nname = \"é\" # x\n\n[b.c]\nd=[1, 2]");
-        let tree = tree.expect("it is TOML");
-        let place = |line, column| Place::File {
+        let tree = tree.expect("valid TOML");
+        let location = |line, column| Location::File {
             name: "a.toml".to_owned(),
             line,
             column,
         };
-        let name = tree.find("run.name").expect("it is there");
+        let name = tree.find("run.name").expect("an entry");
         assert_eq!(
-            (&name.place, &name.node.place),
-            (&place(3, 1), &place(3, 8))
+            (&name.location, &name.node.location),
+            (&location(3, 1), &location(3, 8))
         );
-        let list = tree.find("b.c.d").expect("it is there");
+        let list = tree.find("b.c.d").expect("an entry");
         let Value::List(list) = &list.node.value else {
             panic!("a list");
         };
-        assert_eq!(list[1].place, place(6, 7));
+        assert_eq!(list[1].location, location(6, 7));
     }
 
     #[test]
-    fn the_mark_put_first_is_not_toml() {
-        let tree = Node::parse_file("a.toml", "\u{feff}[run]\nname = \"a\"").expect("it is TOML");
+    fn byte_order_mark_is_skipped() {
+        let tree = Node::parse_file("a.toml", "\u{feff}[run]\nname = \"a\"").expect("valid TOML");
         assert!(tree.find("run.name").is_some());
     }
 
     #[test]
-    fn a_long_file_is_read_at_once() {
-        let text: String = (0..100_000).map(|at| format!("k{at} = 1\n")).collect();
-        let tree = Node::parse_file("a.toml", &text).expect("it is TOML");
-        let last = tree.find("k99999").expect("it is there");
-        let Place::File { line, column, .. } = last.node.place else {
-            panic!("in the file");
+    fn long_files_parse_in_linear_time() {
+        let text: String = (0..100_000).map(|i| format!("k{i} = 1\n")).collect();
+        let tree = Node::parse_file("a.toml", &text).expect("valid TOML");
+        let last = tree.find("k99999").expect("an entry");
+        let Location::File { line, column, .. } = last.node.location else {
+            panic!("a location in the file");
         };
         assert_eq!((line, column), (100_000, 10));
     }

@@ -1,4 +1,4 @@
-//! A config as a file, every default written out.
+//! Writing a config as TOML.
 
 use std::fmt::Write;
 
@@ -9,30 +9,30 @@ use crate::keys::{Body, Key, Presence, Section, Values, Variant};
 use crate::sections::SECTIONS;
 
 impl Config {
-    /// The config as a file that reads back to the same, every default written out.
+    /// The config as TOML with every default; parsing it gives the same config.
     pub fn to_toml(&self) -> String {
         let write_key = |text: &mut String, key: &Key, value: Option<&Value>, _: &Table| {
             let name = key.name;
             let _ = match (value, key.presence) {
                 (Some(value), _) => writeln!(text, "{name} = {}", inline(value, &key.values)),
                 (None, Presence::Optional(meaning)) => {
-                    writeln!(text, "# {name} is not set: {meaning}")
+                    writeln!(text, "# {name} is not set (default: {meaning})")
                 }
-                (None, Presence::Usual | Presence::Required) => Ok(()),
+                (None, Presence::Default | Presence::Required) => Ok(()),
             };
         };
         sections(self, self, |_, _, _| {}, write_key)
     }
 }
 
-/// The config with a comment for each key; what `resolved` fills in is one, too.
+/// The config with a comment for each key. Keys that only `resolved` sets are commented out.
 pub(crate) fn commented(config: &Config, resolved: &Config) -> String {
     let write_key = |text: &mut String, key: &Key, value: Option<&Value>, filled: &Table| {
         let _ = write!(text, "\n# {}", key.about.trim());
         if let Presence::Optional(meaning) = key.presence {
-            let _ = write!(text, " If left out: {meaning}.");
+            let _ = write!(text, " Default: {meaning}.");
         }
-        if let Values::Words(variants) = key.values {
+        if let Values::Names(variants) = key.values {
             let _ = write!(text, "\n# One of {}.", listed(variants));
         }
         let _ = match (value, filled.get(key.name)) {
@@ -55,18 +55,18 @@ pub(crate) fn commented(config: &Config, resolved: &Config) -> String {
 }
 
 fn listed(variants: &[Variant]) -> String {
-    let words: Vec<_> = variants.iter().map(|variant| variant.word).collect();
-    words.join(", ")
+    let names: Vec<_> = variants.iter().map(|variant| variant.name).collect();
+    names.join(", ")
 }
 
-/// Every section that `resolved` has, with its keys in their order.
+/// Every section of `resolved`, with its keys in order of declaration.
 fn sections(
     config: &Config,
     resolved: &Config,
     about: impl Fn(&mut String, &Section, Option<&Variant>),
     write_key: impl Fn(&mut String, &Key, Option<&Value>, &Table),
 ) -> String {
-    // Plain data: nothing in it can fail to be a table.
+    // Serializing plain data to a table cannot fail.
     let [written, filled] =
         [config, resolved].map(|config| Table::try_from(config).unwrap_or_default());
     let mut text = String::new();
@@ -83,12 +83,12 @@ fn sections(
         let keys = match section.body {
             Body::Keys(keys) => keys,
             Body::Kinds(kinds, _) => {
-                let word = table.get("kind").and_then(Value::as_str);
-                let Some(kind) = word.and_then(|word| Variant::named(kinds, word)) else {
+                let name = table.get("kind").and_then(Value::as_str);
+                let Some(kind) = name.and_then(|name| Variant::named(kinds, name)) else {
                     continue;
                 };
                 about(&mut text, section, Some(kind));
-                let _ = writeln!(text, "kind = \"{}\"", kind.word);
+                let _ = writeln!(text, "kind = \"{}\"", kind.name);
                 kind.keys
             }
         };
@@ -99,24 +99,24 @@ fn sections(
     text
 }
 
-/// A value on one line; of a choice without sizes the word alone.
+/// A value on one line; a choice without keys is just its name.
 pub(crate) fn inline(value: &Value, values: &Values) -> String {
     let (Values::Choice(choice), Value::Table(table)) = (values, value) else {
         return value.to_string();
     };
-    let word = table
+    let name = table
         .get("kind")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let keys = Variant::named(choice.variants, word).map_or(&[][..], |variant| variant.keys);
-    let mut parts = vec![format!("kind = \"{word}\"")];
+    let keys = Variant::named(choice.variants, name).map_or(&[][..], |variant| variant.keys);
+    let mut parts = vec![format!("kind = \"{name}\"")];
     for key in keys {
         if let Some(value) = table.get(key.name) {
             parts.push(format!("{} = {}", key.name, inline(value, &key.values)));
         }
     }
     match parts.len() {
-        1 => format!("\"{word}\""),
+        1 => format!("\"{name}\""),
         _ => format!("{{ {} }}", parts.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are written read back, and files that are shipped are right.
+//! Printed configs, templates, docs/config.md and the configs in `configs/`.
 
 use std::path::{Path, PathBuf};
 use zoo_spec::Mechanism;
@@ -16,9 +16,9 @@ fn read(text: &str) -> Config {
     }
 }
 
-/// Minimal files, one for each model and each kind of data it learns from.
+/// Minimal configs, one for each model and kind of data.
 fn minimal() -> Vec<String> {
-    let pairs = [
+    let seq2seq = [
         "copy",
         "reverse",
         "sort",
@@ -28,14 +28,14 @@ fn minimal() -> Vec<String> {
         "parallel\"\ntrain = \"a.tsv",
     ];
     let classes = ["documents", "labelled\"\ntrain = \"a.zip"];
-    let fits: [(&str, &[&str]); 5] = [
-        ("transformer", &pairs),
-        ("seq2seq", &pairs),
+    let supported: [(&str, &[&str]); 5] = [
+        ("transformer", &seq2seq),
+        ("seq2seq", &seq2seq),
         ("han", &classes),
         ("classifier", &["listops", classes[0], classes[1]]),
         ("gpt", &["plain\"\ntrain = \"a.txt"]),
     ];
-    let files = fits.iter().flat_map(|(model, data)| {
+    let files = supported.iter().flat_map(|(model, data)| {
         let file = move |data: &&str| {
             format!("[data]\nkind = \"{data}\"\n\n[model]\nkind = \"{model}\"\n")
         };
@@ -44,9 +44,9 @@ fn minimal() -> Vec<String> {
     files.collect()
 }
 
-/// What is printed reads back to the same, and prints the same.
+/// Checks that the printed config parses to the same config, and prints the same.
 #[track_caller]
-fn check_printed(text: &str) -> String {
+fn check_round_trip(text: &str) -> String {
     let config = read(text);
     let printed = config.to_toml();
     let again = read(&printed);
@@ -56,34 +56,34 @@ fn check_printed(text: &str) -> String {
 }
 
 #[test]
-fn what_is_printed_reads_back_to_the_same() {
+fn minimal_configs_round_trip() {
     for text in minimal() {
-        check_printed(&text);
+        check_round_trip(&text);
     }
-    // Layers that encoder and decoder have otherwise.
+    // Different numbers of encoder and decoder layers.
     for model in ["transformer", "seq2seq"] {
         for (encoder, decoder) in [(5, 5), (5, 6), (2, 5), (5, 2)] {
-            check_printed(&format!(
+            check_round_trip(&format!(
                 "[data]\nkind = \"reverse\"\n[model]\nkind = \"{model}\"\n\
                  encoder_layers = {encoder}\ndecoder_layers = {decoder}\n"
             ));
         }
     }
-    // Four times as much, for the feed-forward network, is the most that it may have.
-    let most = 1 << 20;
-    check_printed(&format!(
-        "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\nd_model = {most}\nheads = 1\n"
+    // The default of d_feed_forward, four times as much, is its maximum.
+    let max = 1 << 20;
+    check_round_trip(&format!(
+        "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\nd_model = {max}\nn_heads = 1\n"
     ));
 }
 
 #[test]
-fn so_does_what_is_not_as_usual() {
+fn configs_with_many_keys_round_trip() {
     for text in [
         r#"
         [run]
         name = "a \"quoted\" name"
         [backend]
-        word = "tch-cuda"
+        name = "tch-cuda"
         devices = [0, 1]
         [data]
         kind = "parallel"
@@ -95,7 +95,7 @@ fn so_does_what_is_not_as_usual() {
         layers = 4
         decoder_layers = 1
         tying = "all"
-        encoder_attention = { kind = "performer", features = 64, redraw = 9 }
+        encoder_attention = { kind = "performer", features = 64, resample = 9 }
         decoder_attention = { kind = "strided", stride = 4 }
         cross_attention = "concat"
         positions = { kind = "rotary", theta = 1e5 }
@@ -142,7 +142,7 @@ fn so_does_what_is_not_as_usual() {
         strategy = { kind = "sample", top_k = 5, top_p = 0.9 }
         "#,
     ] {
-        let printed = check_printed(text);
+        let printed = check_round_trip(text);
         for section in ["run", "data", "tokenizer", "model", "training"] {
             assert!(printed.contains(&format!("[{section}]\n")), "{printed}");
         }
@@ -150,9 +150,9 @@ fn so_does_what_is_not_as_usual() {
 }
 
 #[test]
-fn printing_shows_what_follows_from_other_keys() {
+fn printed_config_has_resolved_defaults() {
     let text = "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\nlayers = 3\n";
-    let printed = check_printed(text);
+    let printed = check_round_trip(text);
     for line in [
         "name = \"a\"\n",
         "encoder_layers = 3\n",
@@ -163,14 +163,14 @@ fn printing_shows_what_follows_from_other_keys() {
         "kind = \"word\"\n",
         "encoder_attention = \"flash\"\n",
         "clipping = { kind = \"norm\", at = 1.0 }\n",
-        "# kv_heads is not set: as the mechanism requires, else one for each query head\n",
+        "# n_heads_kv is not set (default: as the mechanism requires, else `n_heads`)\n",
     ] {
         assert!(printed.contains(line), "{line}{printed}");
     }
 }
 
 #[test]
-fn bleu_splits_words_as_the_data_and_the_tokenizer_suggest() {
+fn default_bleu_tokenizer() {
     let phrases = |direction| format!("kind = \"phrases\"\ndirection = \"{direction}\"");
     let spaces = "[tokenizer]\nkind = \"bpe\"\nwords = \"spaces\"";
     for (data, rest, expected) in [
@@ -193,34 +193,38 @@ fn bleu_splits_words_as_the_data_and_the_tokenizer_suggest() {
             "[data]\n{data}\n[model]\nkind = \"{model}\"\n{rest}\n"
         ));
         let resolved = config.validation.bleu_tokenizer;
-        assert_eq!(resolved.map(|one| one.word()), expected, "{data} {rest}");
+        assert_eq!(
+            resolved.map(|tokenizer| tokenizer.name()),
+            expected,
+            "{data} {rest}"
+        );
     }
 }
 
 #[test]
 fn templates_are_the_defaults_with_comments() {
     for kind in TEMPLATES {
-        let text = template(kind).expect("there is one");
+        let text = template(kind).expect("a template");
         let name = format!("my-{kind}.toml");
         let config = Config::parse(&name, &text, &[]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(config.model.word(), kind);
+        assert_eq!(config.model.name(), kind);
         let data = match kind {
             "gpt" => "kind = \"plain\"\ntrain = \"data/input.txt\"".to_owned(),
-            _ => format!("kind = \"{}\"", config.data.word()),
+            _ => format!("kind = \"{}\"", config.data.name()),
         };
-        let needed = format!("[data]\n{data}\n[model]\nkind = \"{kind}\"\n");
+        let required = format!("[data]\n{data}\n[model]\nkind = \"{kind}\"\n");
         assert_eq!(
-            Config::parse(&name, &needed, &[]).ok(),
+            Config::parse(&name, &required, &[]).ok(),
             Some(config.clone()),
             "{text}"
         );
-        // Every key has a comment before it.
+        // Every key follows a comment.
         let lines: Vec<_> = text.lines().collect();
         for pair in lines.windows(2) {
             let is_key = pair[1].contains(" = ") && !pair[1].starts_with('#');
             assert!(!is_key || pair[0].starts_with('#'), "{}", pair[1]);
         }
-        // Defaults that are comments are what they say.
+        // Uncommenting the defaults does not change the config.
         let is_default = |line: &&str| {
             let key = line
                 .strip_prefix("# ")
@@ -241,33 +245,36 @@ fn templates_are_the_defaults_with_comments() {
 }
 
 #[test]
-fn the_document_is_what_the_code_has() {
+fn docs_are_up_to_date() {
     let written = std::fs::read_to_string(workspace().join(DOCS_PATH)).unwrap_or_default();
     assert!(
         written == docs(),
-        "{DOCS_PATH} is behind the code: run `cargo xtask config-docs`"
+        "{DOCS_PATH} is out of date: run `cargo xtask config-docs`"
     );
 }
 
-fn shipped() -> Vec<PathBuf> {
-    let folder = std::fs::read_dir(workspace().join("configs")).expect("the folder is there");
-    let files = folder.map(|file| file.expect("it can be listed").path());
+fn shipped_configs() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(workspace().join("configs")).expect("a folder");
+    let files = folder.map(|file| file.expect("an entry").path());
     files
         .filter(|path| path.extension().is_some_and(|end| end == "toml"))
         .collect()
 }
 
 #[test]
-fn shipped_files_are_right_and_say_how_they_are_run() {
+fn shipped_configs_are_valid_and_documented() {
     let mut names = vec![];
-    for path in shipped() {
+    for path in shipped_configs() {
         let config = Config::read(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         let name = path.file_stem().expect("a name").to_string_lossy();
         assert_eq!(config.run.name.as_deref(), Some(&*name));
-        let text = std::fs::read_to_string(&path).expect("it was read before");
-        assert!(text.starts_with("# "), "{name} says what it is for");
+        let text = std::fs::read_to_string(&path).expect("readable");
+        assert!(text.starts_with("# "), "{name} has no description");
         let command = format!("cargo xtask train configs/{name}.toml");
-        assert!(text.contains(&command), "{name} says how it is run");
+        assert!(
+            text.contains(&command),
+            "{name} does not mention its command"
+        );
         assert_eq!(read(&config.to_toml()), config, "{name}");
         for key in ["training.steps=1", "run.seed=7"] {
             let change = Override::set(key).expect("a key and a value");
@@ -297,17 +304,17 @@ fn shipped_files_are_right_and_say_how_they_are_run() {
     }
 }
 
-/// What is compared differs in what it is compared by, and in nothing else.
+/// The configs are compared with each other, so they must differ in nothing else.
 #[test]
-fn the_classifiers_differ_in_their_attention_alone() {
+fn listops_classifiers_differ_only_in_their_attention() {
     let read = |mechanism: &str| {
         let file = format!("configs/classifier-listops-{mechanism}.toml");
-        let mut config = Config::read(&workspace().join(file), &[]).expect("it is right");
+        let mut config = Config::read(&workspace().join(file), &[]).expect("a valid config");
         config.run.name = None;
         let Model::Classifier(model) = &mut config.model else {
             panic!("{mechanism} is a classifier");
         };
-        assert_eq!(model.attention.mechanism().word(), mechanism);
+        assert_eq!(model.attention.mechanism().name(), mechanism);
         model.attention = zoo_spec::MechanismConfig::from(Mechanism::Flash);
         config
     };

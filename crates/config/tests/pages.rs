@@ -1,8 +1,8 @@
-//! What the documentation writes in TOML is read as a run's file would be.
+//! Validates the TOML examples of the documentation.
 //!
-//! A block of a page is part of a `Cargo.toml` or of a run's file, by the tables it has; keys
-//! outside of any table are those of `[model]`. What a block leaves out is filled in with the
-//! least that trains. Alternatives in comments are tried in their place.
+//! A block is part of a `Cargo.toml` or of a config, depending on its tables; keys outside of any
+//! table belong to `[model]`. Missing sections are completed with a minimal config. Alternatives in
+//! comments are checked, too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every page, by its place in the workspace.
+/// Every Markdown page by its path in the workspace.
 fn pages() -> BTreeMap<String, String> {
     let root = workspace();
     let crates = fs::read_dir(root.join("crates")).expect("the folder of crates");
@@ -50,15 +50,15 @@ fn toml_blocks(page: &str) -> impl Iterator<Item = &str> {
     blocks.filter_map(|rest| rest.split("```").next())
 }
 
-/// What a block is a part of, with its tables.
+/// What a block is part of.
 #[derive(Debug, PartialEq, Clone, Copy)]
 enum Part {
     Manifest,
-    Run,
+    Config,
 }
 
-/// The tables of a `Cargo.toml` that a page may show.
-const OF_MANIFESTS: [&str; 5] = [
+/// Tables of a `Cargo.toml` in the documentation.
+const MANIFEST_TABLES: [&str; 5] = [
     "dependencies",
     "dev-dependencies",
     "features",
@@ -69,28 +69,33 @@ const OF_MANIFESTS: [&str; 5] = [
 fn part(block: &str) -> Result<(Part, Table), String> {
     let table: Table = block
         .parse()
-        .map_err(|error| format!("no TOML: {error}\n{block}"))?;
+        .map_err(|error| format!("invalid TOML: {error}\n{block}"))?;
     let sections = docs();
-    let is_section_of_run = |key: &String| sections.contains(&format!("\n## `[{key}]`\n"));
-    if table.keys().all(|key| OF_MANIFESTS.contains(&key.as_str())) {
+    let is_config_section = |key: &String| sections.contains(&format!("\n## `[{key}]`\n"));
+    if table
+        .keys()
+        .all(|key| MANIFEST_TABLES.contains(&key.as_str()))
+    {
         Ok((Part::Manifest, table))
-    } else if table.keys().all(is_section_of_run) {
-        Ok((Part::Run, table))
+    } else if table.keys().all(is_config_section) {
+        Ok((Part::Config, table))
     } else if table.values().all(|value| !is_section(value)) {
         let model = Table::from_iter([("model".to_owned(), Value::Table(table))]);
-        Ok((Part::Run, model))
+        Ok((Part::Config, model))
     } else {
-        Err(format!("neither of a Cargo.toml nor of a run:\n{block}"))
+        Err(format!(
+            "neither part of a Cargo.toml nor of a config:\n{block}"
+        ))
     }
 }
 
-/// Whether a value is a table that is not one of a word and its sizes.
+/// Whether a value is a table, but not a choice with its keys.
 fn is_section(value: &Value) -> bool {
     value.is_table() && value.get("kind").is_none()
 }
 
-/// The least that trains each model.
-const LEAST: [(&str, &str); 5] = [
+/// A minimal dataset for each model.
+const MINIMAL_DATA: [(&str, &str); 5] = [
     ("transformer", "kind = \"reverse\""),
     ("seq2seq", "kind = \"reverse\""),
     ("han", "kind = \"documents\""),
@@ -98,10 +103,10 @@ const LEAST: [(&str, &str); 5] = [
     ("gpt", "kind = \"plain\"\ntrain = \"a.txt\""),
 ];
 
-/// Reads a part of a file, filled up for each model: one of them must take it.
+/// Parses a part of a config, completed for each model: one of them must accept it.
 fn read(part: &Table) -> Result<Config, String> {
-    let mut refused = String::new();
-    for (model, data) in LEAST {
+    let mut errors = String::new();
+    for (model, data) in MINIMAL_DATA {
         let mut whole = part.clone();
         let data: Table = data.parse().expect("TOML");
         whole.entry("data").or_insert(Value::Table(data));
@@ -115,86 +120,85 @@ fn read(part: &Table) -> Result<Config, String> {
         }
         match Config::parse("page.toml", &whole.to_string(), &[]) {
             Ok(config) => return Ok(config),
-            Err(error) => refused += &format!("as {model}: {error}\n"),
+            Err(error) => errors += &format!("as {model}: {error}\n"),
         }
     }
-    Err(format!("{refused}\n{part}"))
+    Err(format!("{errors}\n{part}"))
 }
 
-/// A block as it stands, and with each alternative that its comments name: `# key = value` for
-/// a line above it, and `key = "a" # or "b", "c"`.
+/// A block, and the block with each alternative of its comments: `# key = value` for a line above it,
+/// and `key = "a" # or "b", "c"`.
 fn alternatives(block: &str) -> Vec<String> {
     let key = |line: &str| line.split('=').next().map(|key| key.trim().to_owned());
     let lines: Vec<&str> = block.lines().collect();
-    let with = |at: usize, line: &str| {
+    let with = |index: usize, line: &str| {
         let mut lines = lines.clone();
-        lines[at] = line;
+        lines[index] = line;
         lines.join("\n")
     };
     let mut all = vec![block.to_owned()];
-    for (at, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         if let Some(commented) = line.strip_prefix("# ")
             && commented.parse::<Table>().is_ok()
             && let Some(above) = lines.iter().position(|line| key(line) == key(commented))
         {
             all.push(with(above, commented));
         }
-        if let Some((set, words)) = line.split_once("# or ")
+        if let Some((set, names)) = line.split_once("# or ")
             && let Some(key) = key(set)
         {
-            let words = words.split('"').skip(1).step_by(2);
-            all.extend(words.map(|word| with(at, &format!("{key} = \"{word}\""))));
+            let names = names.split('"').skip(1).step_by(2);
+            all.extend(names.map(|name| with(index, &format!("{key} = \"{name}\""))));
         }
     }
     all
 }
 
-/// A page with what it does not say rightly.
-fn wrong(name: &str, text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+/// The errors of a page.
+fn page_errors(name: &str, text: &str) -> Vec<String> {
+    let mut errors = Vec::new();
     for block in toml_blocks(text) {
         for block in alternatives(block) {
-            let told = part(&block).and_then(|(part, table)| match part {
-                Part::Run => read(&table).map(|_| ()),
+            let checked = part(&block).and_then(|(part, table)| match part {
+                Part::Config => read(&table).map(|_| ()),
                 Part::Manifest => check_manifest(&table),
             });
-            let told = told.err();
-            wrong.extend(told.map(|told| format!("{name}: {told}")));
+            errors.extend(checked.err().map(|error| format!("{name}: {error}")));
         }
     }
-    // Tables of a mechanism and its sizes in the middle of a sentence. The list of keys has
-    // others, too, and is written from the code.
+    // Inline tables of mechanisms in the text. docs/config.md is generated, and has other tables,
+    // too.
     if name != DOCS_PATH {
         for rest in text.split("{ kind = ").skip(1) {
             let rest = rest.split('}').next().unwrap_or_default();
             let attention = format!("attention = {{ kind = {rest}}}");
             let read = part(&attention).and_then(|(_, table)| read(&table));
-            wrong.extend(read.err().map(|told| format!("{name}: {told}")));
+            errors.extend(read.err().map(|error| format!("{name}: {error}")));
         }
     }
-    wrong
+    errors
 }
 
-/// Our own crates in a `Cargo.toml` exist, with the version and the features asked for.
+/// Checks that the workspace's crates in a `Cargo.toml` exist, with that version and those features.
 fn check_manifest(table: &Table) -> Result<(), String> {
     let dependencies = ["dependencies", "dev-dependencies"]
         .iter()
         .filter_map(|section| table.get(*section)?.as_table())
         .flatten();
-    for (name, asked) in dependencies {
+    for (name, dependency) in dependencies {
         let Some(folder) = name.strip_prefix("zoo-") else {
             continue;
         };
         let path = workspace().join("crates").join(folder).join("Cargo.toml");
-        let manifest = fs::read_to_string(path).map_err(|_| format!("there is no {name}"))?;
+        let manifest = fs::read_to_string(path).map_err(|_| format!("no such crate: {name}"))?;
         let manifest: Table = manifest.parse().map_err(|error| format!("{error}"))?;
-        if let Some(version) = asked.get("version").unwrap_or(asked).as_str() {
+        if let Some(version) = dependency.get("version").unwrap_or(dependency).as_str() {
             let ours = env!("CARGO_PKG_VERSION");
             if !ours.starts_with(version) {
-                return Err(format!("{name} is of version {ours}, not {version}"));
+                return Err(format!("{name} has version {ours}, not {version}"));
             }
         }
-        let features = asked.get("features").and_then(Value::as_array);
+        let features = dependency.get("features").and_then(Value::as_array);
         for feature in features.into_iter().flatten() {
             let feature = feature.as_str().unwrap_or_default();
             if manifest["features"].get(feature).is_none() {
@@ -206,20 +210,20 @@ fn check_manifest(table: &Table) -> Result<(), String> {
 }
 
 #[test]
-fn what_pages_write_in_toml_can_be_read() {
-    let wrong: Vec<String> = (pages().iter())
-        .flat_map(|(name, text)| wrong(name, text))
+fn toml_examples_are_valid() {
+    let errors: Vec<String> = (pages().iter())
+        .flat_map(|(name, text)| page_errors(name, text))
         .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
 }
 
 #[test]
-fn there_are_pages_of_every_sort() {
+fn parts_and_alternatives_are_recognised() {
     let pages = pages();
     for (name, expected) in [
         ("crates/attention/README.md", Part::Manifest),
-        ("docs/mechanisms/scores.md", Part::Run),
-        (DOCS_PATH, Part::Run),
+        ("docs/mechanisms/scores.md", Part::Config),
+        (DOCS_PATH, Part::Config),
     ] {
         let parts = toml_blocks(&pages[name]).map(|block| part(block).expect("a part").0);
         assert_eq!(parts.collect::<Vec<_>>(), [expected], "{name}");
@@ -229,33 +233,33 @@ fn there_are_pages_of_every_sort() {
 }
 
 #[test]
-fn commands_name_files_that_are_there_and_keys_that_they_have() {
-    let mut seen = 0;
+fn train_commands_are_valid() {
+    let mut count = 0;
     for (name, text) in pages() {
         let commands = text.lines().filter(|line| {
             line.starts_with("cargo xtask train configs/") && !line.contains("NAME.toml")
         });
         for command in commands {
             let command = command.split(" #").next().unwrap_or_default();
-            let words: Vec<&str> = command.split_whitespace().collect();
-            let values = words.windows(2).filter(|pair| pair[0] == "--set");
+            let arguments: Vec<&str> = command.split_whitespace().collect();
+            let values = arguments.windows(2).filter(|pair| pair[0] == "--set");
             let overrides: Result<Vec<Override>, _> =
                 values.map(|pair| Override::set(pair[1])).collect();
             let read = overrides
-                .and_then(|overrides| Config::read(&workspace().join(words[3]), &overrides));
+                .and_then(|overrides| Config::read(&workspace().join(arguments[3]), &overrides));
             assert!(read.is_ok(), "{name}: {command}\n{}", read.unwrap_err());
-            seen += 1;
+            count += 1;
         }
     }
-    assert!(seen >= 5, "{seen}");
+    assert!(count >= 5, "{count}");
 }
 
 #[test]
-fn what_went_stale_is_told() {
-    for (page, told) in [
+fn invalid_examples_are_found() {
+    for (page, expected) in [
         (
             "```toml\nattention = \"flsh\"\n```",
-            "unknown word \"flsh\"",
+            "unknown value \"flsh\"",
         ),
         (
             "```toml\nattention = { kind = \"linear\", width = 3 }\n```",
@@ -271,22 +275,22 @@ fn what_went_stale_is_told() {
         ),
         ("```toml\n[training]\nstepps = 3\n```", "stepps"),
         ("```toml\n[wheels]\nround = true\n```", "neither"),
-        ("```toml\n[model\n```", "no TOML"),
+        ("```toml\n[model\n```", "invalid TOML"),
         (
             "```toml\n[dependencies]\nzoo-attention = { version = \"0.1\", features = [\"flux\"] }\n```",
             "zoo-attention has no feature \"flux\"",
         ),
         (
             "```toml\n[dependencies]\nzoo-attention = \"7\"\n```",
-            "zoo-attention is of version",
+            "zoo-attention has version",
         ),
         (
             "```toml\n[dependencies]\nzoo-atention = \"0.1\"\n```",
-            "there is no zoo-atention",
+            "no such crate: zoo-atention",
         ),
         ("such as `{ kind = \"lsh\", rouns = 3 }`.", "rouns"),
     ] {
-        let wrong = wrong("a.md", page).join("\n");
-        assert!(wrong.contains(told), "{page}\n{wrong}");
+        let errors = page_errors("a.md", page).join("\n");
+        assert!(errors.contains(expected), "{page}\n{errors}");
     }
 }

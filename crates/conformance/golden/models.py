@@ -1,11 +1,11 @@
-"""What small models in PyTorch compute, as golden values.
+"""Golden values of small PyTorch models.
 
 PyTorch 2.9.1, seed 20170612. With the package safetensors beside it, from the repository's root:
 
     python3 crates/conformance/golden/models.py
 
 writes models.safetensors beside this file, and gpt2.pt, the weights of the GPT as torch.save
-writes them. Weights are float32 numbers; results are computed from them in float64.
+writes them. Weights are representable in float32; results are computed in float64.
 """
 
 import math
@@ -21,23 +21,23 @@ SEED = 20170612
 
 
 def randomise(module):
-    """Every parameter drawn anew: zeros and ones that PyTorch begins with prove nothing."""
+    """Randomise all parameters, since initial zeros and ones would not test them."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            drawn = torch.randn(*parameter.shape, dtype=torch.float32).double()
+            values = torch.randn(*parameter.shape, dtype=torch.float32).double()
             is_scale = parameter.dim() == 1 and name.endswith("weight")
-            parameter.copy_(1 + 0.2 * drawn if is_scale else 0.4 * drawn)
-    # Numbers that float32 holds, so that a file of float32 has them all.
+            parameter.copy_(1 + 0.2 * values if is_scale else 0.4 * values)
+    # Round to float32, the dtype of the file.
     module.float().double()
     return module.eval()
 
 
 def sinusoids(length, d_model):
-    places = torch.arange(length, dtype=torch.float64)[:, None]
+    positions = torch.arange(length, dtype=torch.float64)[:, None]
     rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model))
     table = torch.zeros(length, d_model, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(places * rates)
-    table[:, 1::2] = torch.cos(places * rates)
+    table[:, 0::2] = torch.sin(positions * rates)
+    table[:, 1::2] = torch.cos(positions * rates)
     return table
 
 
@@ -65,8 +65,8 @@ class Translator(nn.Module):
 
     def forward(self, source, lengths, target):
         def embedded(embedding, tokens):
-            places = sinusoids(tokens.shape[1], self.D_MODEL)
-            return embedding(tokens) * math.sqrt(self.D_MODEL) + places
+            positions = sinusoids(tokens.shape[1], self.D_MODEL)
+            return embedding(tokens) * math.sqrt(self.D_MODEL) + positions
 
         padding = torch.arange(source.shape[1])[None, :] >= lengths[:, None]
         later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
@@ -90,7 +90,7 @@ def translator(activation, norm_first):
 
 
 class Conv1D(nn.Module):
-    """A linear layer as GPT-2's checkpoints have it: the matrix the other way round."""
+    """A linear layer as in GPT-2 checkpoints, with a transposed matrix."""
 
     def __init__(self, width, of):
         super().__init__()
@@ -150,15 +150,15 @@ class Pooling(nn.Module):
         self.projection = nn.Linear(d_model, d_attention)
         self.context = nn.Parameter(torch.empty(d_attention))
 
-    def forward(self, places, lengths):
-        scores = torch.tanh(self.projection(places)) @ self.context
-        padding = torch.arange(places.shape[1])[None, :] >= lengths[:, None]
+    def forward(self, x, lengths):
+        scores = torch.tanh(self.projection(x)) @ self.context
+        padding = torch.arange(x.shape[1])[None, :] >= lengths[:, None]
         weights = scores.masked_fill(padding, -math.inf).softmax(1)
-        return (weights[:, :, None] * places).sum(1), weights
+        return (weights[:, :, None] * x).sum(1), weights
 
 
 class Han(nn.Module):
-    """Words to sentences to a document, with nn.GRU."""
+    """Hierarchical attention network with nn.GRU."""
 
     VOCABULARY, CLASSES, D_EMBEDDING, D_HIDDEN, D_ATTENTION = 19, 3, 6, 5, 7
 
@@ -173,16 +173,16 @@ class Han(nn.Module):
         self.classifier = nn.Linear(both, self.CLASSES)
 
     @staticmethod
-    def encoded(gru, places, lengths):
-        packed = pack_padded_sequence(places, lengths, batch_first=True, enforce_sorted=False)
+    def encode(gru, x, lengths):
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(gru(packed)[0], batch_first=True)[0]
 
     def forward(self, document, lengths):
-        """One document: `[sentences, words]`, and how many words each sentence has."""
-        words = self.encoded(self.word_gru, self.embedding(document), lengths)
+        """One document: `[sentences, words]`, and the number of words of each sentence."""
+        words = self.encode(self.word_gru, self.embedding(document), lengths)
         sentences, word_weights = self.word_attention(words, lengths)
         count = torch.tensor([len(sentences)])
-        encoded = self.encoded(self.sentence_gru, sentences[None], count)
+        encoded = self.encode(self.sentence_gru, sentences[None], count)
         vector, sentence_weights = self.sentence_attention(encoded, count)
         return self.classifier(vector), word_weights, sentence_weights
 
@@ -212,10 +212,10 @@ def main():
         "han": han(),
     }
     tensors = {}
-    for name, (model, given) in cases.items():
-        assert not any(tensor.isnan().any() for tensor in given.values()), name
+    for name, (model, data) in cases.items():
+        assert not any(tensor.isnan().any() for tensor in data.values()), name
         weights = {f"weights.{key}": tensor.float() for key, tensor in model.state_dict().items()}
-        tensors |= {f"{name}.{key}": tensor for key, tensor in (weights | given).items()}
+        tensors |= {f"{name}.{key}": tensor for key, tensor in (weights | data).items()}
     path = here.with_suffix(".safetensors")
     metadata = {"torch": TORCH, "seed": str(SEED), "script": here.name}
     tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}

@@ -1,25 +1,25 @@
-//! A catalogue problem on a device, and what came out of it against the oracle.
+//! Comparison of mechanisms with the oracle on a device.
 //!
-//! Tests and benches both judge a mechanism through here, so a bench can never
-//! time a result that the tests would refuse. What other programs computed is read here, too,
-//! and the test programs have what they share.
+//! Tests and benchmarks both check mechanisms with this crate, so that a benchmark never times a
+//! result that the tests would reject. It also reads golden files and has the helpers that the test
+//! programs share.
 
-mod differs;
+mod compare;
+mod full_attention;
 mod golden;
-mod judge;
-mod share;
+mod shard;
 mod suite;
 mod tensors;
 
-pub use differs::differs_from_full;
+pub use compare::{
+    Errors, accepts, all_queries, check_forward, check_gradients, compare_context, compare_forward,
+    compare_gradients, dropout_mask, precision, reference_problem,
+};
+pub use full_attention::assert_not_full_attention;
 pub use golden::Golden;
-pub use judge::{
-    Errors, all_queries, check_forward, check_gradients, dropped, given, judge_context,
-    judge_forward, judge_gradients, precision, takes,
-};
-pub use share::share;
+pub use shard::shard;
 pub use suite::{
-    Suite, Test, is_refused, is_refused_with, is_same, must, normal, refusal, same, same_as,
-    same_results,
+    Suite, Test, assert_close, assert_close_as, assert_panics_containing, assert_panics_with,
+    assert_results_close, is_close, must, panic_message, random_normal,
 };
-pub use tensors::{RESULTS, Tensors, numbers};
+pub use tensors::{RESULT_NAMES, Tensors, to_vec};

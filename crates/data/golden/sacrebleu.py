@@ -1,12 +1,12 @@
-"""What sacreBLEU computes, as golden values.
+"""Golden values of sacreBLEU's tokenizers, BLEU and chrF.
 
 sacreBLEU 2.6.0, seed 20180815. From the repository's root:
 
     pip install sacrebleu==2.6.0
     python3 crates/data/golden/sacrebleu.py
 
-writes sacrebleu.json beside this file: lines as each tokenizer cuts them, and scores of BLEU and
-chrF. Some texts are written by hand, others drawn from what tokenizers stumble over.
+writes sacrebleu.json next to this file. Some texts are written by hand, others are random sequences
+of characters that are hard to tokenize.
 """
 
 import json
@@ -14,7 +14,7 @@ import pathlib
 import random
 import sys
 
-# This file has the package's name, and Python would import it instead of the package.
+# This file has the name of the package and would be imported instead of it.
 sys.path.remove(str(pathlib.Path(__file__).resolve().parent))
 
 import sacrebleu
@@ -25,7 +25,7 @@ SEED = 20180815
 
 TOKENIZERS = ["13a", "none", "char", "zh"]
 
-# Each is a list of (output, references).
+# Lists of (hypothesis, references).
 BY_HAND = {
     "english": [
         ("A heron stood in the river.", ["A heron stood in the river.", "There was a heron in the river."]),
@@ -70,13 +70,13 @@ PIECES = [
 ]
 
 
-def drawn(length):
-    """A line of pieces with blanks between some of them."""
+def random_line(length):
+    """Random pieces, some of them separated by spaces."""
     return "".join(random.choice(PIECES) + random.choice(["", "", " "]) for _ in range(length))
 
 
-def changed(line):
-    """The line with some of its characters gone, doubled or swapped."""
+def perturbed(line):
+    """The line with random deletions, duplications and replacements."""
     letters = list(line)
     for _ in range(max(1, len(letters) // 6)):
         at = random.randrange(len(letters))
@@ -90,18 +90,18 @@ def changed(line):
     return "".join(letters)
 
 
-def drawn_corpus():
+def random_corpus():
     corpus = []
     for _ in range(random.randrange(1, 6)):
-        line = drawn(random.randrange(1, 25))
-        corpus.append((changed(line), [changed(line) for _ in range(random.randrange(1, 4))]))
+        line = random_line(random.randrange(1, 25))
+        corpus.append((perturbed(line), [perturbed(line) for _ in range(random.randrange(1, 4))]))
     return corpus
 
 
 def streams(corpus):
-    """References as sacreBLEU takes them: a file of first ones, a file of second ones, ..."""
-    most = max(len(references) for _, references in corpus)
-    return [[refs[at] if at < len(refs) else None for _, refs in corpus] for at in range(most)]
+    """References by stream, as sacreBLEU expects: all first references, all second ones, ..."""
+    count = max(len(references) for _, references in corpus)
+    return [[refs[at] if at < len(refs) else None for _, refs in corpus] for at in range(count)]
 
 
 def bleu(name, corpus, **settings):
@@ -141,15 +141,15 @@ def main():
     random.seed(SEED)
     corpora = dict(BY_HAND)
     for number in range(8):
-        corpora[f"drawn {number}"] = drawn_corpus()
+        corpora[f"drawn {number}"] = random_corpus()
 
     lines = [line for corpus in corpora.values() for output, refs in corpus for line in [output, *refs]]
-    lines += [drawn(random.randrange(1, 30)) for _ in range(100)]
+    lines += [random_line(random.randrange(1, 30)) for _ in range(100)]
     tokens = []
     for line in dict.fromkeys(lines):
-        # As BLEU calls a tokenizer: on a line without blanks at its end, and one blank between words.
-        cut = {name: " ".join(BLEU(tokenize=name)._preprocess_segment(line).split()) for name in TOKENIZERS}
-        tokens.append({"line": line, "words": cut})
+        # Preprocessed as BLEU does, with single spaces between tokens.
+        tokenized = {name: " ".join(BLEU(tokenize=name)._preprocess_segment(line).split()) for name in TOKENIZERS}
+        tokens.append({"line": line, "words": tokenized})
 
     golden = {
         "made_by": f"sacreBLEU {VERSION}, crates/data/golden/sacrebleu.py, seed {SEED}",
@@ -158,7 +158,7 @@ def main():
         "bleu": [case for item in corpora.items() for case in bleu_cases(*item)],
         "chrf": [chrf(*item) for item in corpora.items()],
     }
-    # A case a line, so that a change of one shows as such.
+    # One case per line, for readable diffs.
     with open(pathlib.Path(__file__).with_suffix(".json"), "w", encoding="utf-8") as file:
         file.write('{"made_by": ' + json.dumps(golden["made_by"]))
         for key in ["corpora", "tokens", "bleu", "chrf"]:

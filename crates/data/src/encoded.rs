@@ -1,83 +1,84 @@
-//! Examples as tokens, and what is done with those that are longer than a model or a batch takes.
+//! Tokenized examples, and truncation or removal of those that are too long.
 
 use std::fmt;
 
 use zoo_config::Sentences;
 
 use crate::{
-    BEGIN, DataError, END, Labelled, Labels, Pair, PairTokenizers, Tokenizer, split_sentences,
+    BOS, DataError, EOS, Labelled, Labels, Pair, PairTokenizers, Tokenizer, split_sentences,
 };
 
-/// A text and what is to be made of it, as tokens.
+/// Token ids of a source text and its target text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairIds {
-    /// What is given.
+    /// Source token ids.
     pub source: Vec<u32>,
-    /// What is wanted, without a beginning and an end.
+    /// Target token ids, without BOS and EOS.
     pub target: Vec<u32>,
 }
 
 impl PairIds {
-    /// What a decoder is given: the beginning and the target.
+    /// Decoder input for teacher forcing: BOS, then the target.
     pub fn decoder_input(&self) -> Vec<u32> {
-        [&[BEGIN], self.target.as_slice()].concat()
+        [&[BOS], self.target.as_slice()].concat()
     }
 
-    /// What it is to say, place by place: the target and the end.
+    /// Decoder labels: the target, then EOS.
     pub fn decoder_output(&self) -> Vec<u32> {
-        [self.target.as_slice(), &[END]].concat()
+        [self.target.as_slice(), &[EOS]].concat()
     }
 }
 
-/// A document as one sequence of tokens.
+/// Token ids of a document, and its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelledIds {
-    /// The class, by its number.
+    /// Class index.
     pub label: usize,
-    /// The document.
+    /// Token ids.
     pub ids: Vec<u32>,
 }
 
-/// A document as sentences of tokens.
+/// Token ids of each sentence of a document, and its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentIds {
-    /// The class, by its number.
+    /// Class index.
     pub label: usize,
-    /// The document.
+    /// Token ids by sentence.
     pub sentences: Vec<Vec<u32>>,
 }
 
 impl DocumentIds {
-    /// Leaves out what comes after so many sentences. Returns how many that were.
-    pub fn keep_sentences(&mut self, most: usize) -> usize {
+    /// Keeps the first `max` sentences and returns how many were dropped.
+    pub fn truncate_sentences(&mut self, max: usize) -> usize {
         let before = self.sentences.len();
-        self.sentences.truncate(most);
+        self.sentences.truncate(max);
         before - self.sentences.len()
     }
 }
 
-/// How much room an example takes in a batch.
+/// Size of an example in a padded batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent {
-    /// Tokens of its longest row.
+    /// Tokens of the longest row.
     pub width: usize,
-    /// Tokens of its other side, if it has one: those of the same width are sorted by it.
+    /// Tokens of the shorter side of a pair, 0 if there is one side only. Breaks ties when sorting
+    /// by length.
     pub other: usize,
-    /// Rows; a document has one for each sentence, all others have one.
+    /// Rows: the number of sentences of a document, otherwise 1.
     pub rows: usize,
 }
 
-/// An example as tokens, of any kind.
+/// A tokenized example.
 pub trait Encoded {
-    /// How much room it takes.
+    /// Size in a padded batch.
     fn extent(&self) -> Extent;
 
-    /// Cuts what is longer than so many tokens: the end of a text, or of each sentence.
-    fn shorten(&mut self, longest: usize);
+    /// Truncates the text, or each sentence, to `max_len` tokens.
+    fn truncate(&mut self, max_len: usize);
 }
 
 impl Encoded for PairIds {
-    /// The target counts one token more: its beginning, or its end.
+    /// The target counts one token more, for BOS or EOS.
     fn extent(&self) -> Extent {
         let [source, target] = [self.source.len(), self.target.len() + 1];
         Extent {
@@ -87,9 +88,9 @@ impl Encoded for PairIds {
         }
     }
 
-    fn shorten(&mut self, longest: usize) {
-        self.source.truncate(longest);
-        self.target.truncate(longest.saturating_sub(1));
+    fn truncate(&mut self, max_len: usize) {
+        self.source.truncate(max_len);
+        self.target.truncate(max_len.saturating_sub(1));
     }
 }
 
@@ -102,8 +103,8 @@ impl Encoded for LabelledIds {
         }
     }
 
-    fn shorten(&mut self, longest: usize) {
-        self.ids.truncate(longest);
+    fn truncate(&mut self, max_len: usize) {
+        self.ids.truncate(max_len);
     }
 }
 
@@ -116,59 +117,55 @@ impl Encoded for DocumentIds {
         }
     }
 
-    fn shorten(&mut self, longest: usize) {
+    fn truncate(&mut self, max_len: usize) {
         for sentence in &mut self.sentences {
-            sentence.truncate(longest);
+            sentence.truncate(max_len);
         }
     }
 }
 
 impl PairTokenizers {
-    /// Pairs as tokens.
+    /// Tokenizes both sides of all pairs.
     pub fn encode(&self, pairs: &[Pair]) -> Result<Vec<PairIds>, DataError> {
         let sources = pairs.iter().map(|pair| pair.source.as_str());
         let targets = pairs.iter().map(|pair| pair.target.as_str());
-        let sources = self.source().encode_all(sources)?;
-        let targets = self.target().encode_all(targets)?;
-        let both = sources.into_iter().zip(targets);
-        Ok(both
-            .map(|(source, target)| PairIds { source, target })
-            .collect())
+        let sources = self.source().encode_batch(sources)?;
+        let targets = self.target().encode_batch(targets)?;
+        let pair = |(source, target)| PairIds { source, target };
+        Ok(sources.into_iter().zip(targets).map(pair).collect())
     }
 }
 
 impl Tokenizer {
-    /// Documents as tokens; `part` is what they are called in errors.
+    /// Tokenizes documents. `split` names the data in errors.
     pub fn encode_labelled(
         &self,
-        part: &str,
+        split: &str,
         examples: &[Labelled],
         labels: &Labels,
     ) -> Result<Vec<LabelledIds>, DataError> {
-        let numbers = labels.numbers(part, examples)?;
-        let ids = self.encode_all(examples.iter().map(|example| example.text.as_str()))?;
-        let both = numbers.into_iter().zip(ids);
-        Ok(both
-            .map(|(label, ids)| LabelledIds { label, ids })
-            .collect())
+        let labels = labels.indices(split, examples)?;
+        let ids = self.encode_batch(examples.iter().map(|example| example.text.as_str()))?;
+        let labelled = |(label, ids)| LabelledIds { label, ids };
+        Ok(labels.into_iter().zip(ids).map(labelled).collect())
     }
 
-    /// Documents as sentences of tokens; `part` is what they are called in errors.
+    /// Splits documents into sentences and tokenizes them. `split` names the data in errors.
     pub fn encode_documents(
         &self,
-        part: &str,
+        split: &str,
         examples: &[Labelled],
         labels: &Labels,
         by: Sentences,
     ) -> Result<Vec<DocumentIds>, DataError> {
-        let numbers = labels.numbers(part, examples)?;
+        let labels = labels.indices(split, examples)?;
         let documents: Vec<Vec<&str>> = examples
             .iter()
             .map(|example| split_sentences(&example.text, by))
             .collect();
         let all = documents.iter().flatten().copied();
-        let mut ids = self.encode_all(all)?.into_iter();
-        let both = numbers.into_iter().zip(&documents);
+        let mut ids = self.encode_batch(all)?.into_iter();
+        let both = labels.into_iter().zip(&documents);
         Ok(both
             .map(|(label, sentences)| DocumentIds {
                 label,
@@ -178,66 +175,68 @@ impl Tokenizer {
     }
 }
 
-/// What is done with an example that is too long.
+/// What happens to examples that are too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LengthRule {
-    /// It is cut.
-    Shorten,
-    /// It is left out.
-    LeaveOut,
+    /// They are truncated.
+    Truncate,
+    /// They are dropped.
+    Drop,
 }
 
 impl LengthRule {
-    /// Applies the rule to examples of which none may have more than `longest` tokens a row.
-    /// Returns how many were too long.
+    /// Applies the rule to examples with more than `max_len` tokens per row and counts them.
     ///
     /// # Errors
     ///
-    /// [`DataError::Empty`] if all are left out.
+    /// [`DataError::Empty`] if all examples are dropped.
     pub fn apply<T: Encoded>(
         self,
         examples: &mut Vec<T>,
-        longest: usize,
+        max_len: usize,
     ) -> Result<LengthReport, DataError> {
-        let too_long = |example: &T| example.extent().width > longest;
+        let too_long = |example: &T| example.extent().width > max_len;
         let count = examples.iter().filter(|example| too_long(example)).count();
         match self {
-            Self::Shorten => examples.iter_mut().for_each(|it| it.shorten(longest)),
-            Self::LeaveOut => {
+            Self::Truncate => examples.iter_mut().for_each(|it| it.truncate(max_len)),
+            Self::Drop => {
                 examples.retain(|example| !too_long(example));
                 if examples.is_empty() {
-                    let what = format!("what has at most {longest} tokens");
-                    return Err(DataError::Empty { what });
+                    let what = format!("the data with at most {max_len} tokens per example");
+                    return Err(DataError::empty(what));
                 }
             }
         }
         Ok(LengthReport {
             rule: self,
-            longest,
+            max_len,
             count,
         })
     }
 }
 
-/// What became of examples that were too long. Print it.
+/// Number of examples that were too long, for printing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LengthReport {
-    /// What was done.
+    /// The rule that was applied.
     pub rule: LengthRule,
-    /// Tokens that were allowed.
-    pub longest: usize,
-    /// Examples that had more.
+    /// Maximum number of tokens.
+    pub max_len: usize,
+    /// Number of examples with more tokens.
     pub count: usize,
 }
 
 impl fmt::Display for LengthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let done = match self.rule {
-            LengthRule::Shorten => "shortened",
-            LengthRule::LeaveOut => "left out",
+        let action = match self.rule {
+            LengthRule::Truncate => "truncated",
+            LengthRule::Drop => "dropped",
         };
-        let Self { longest, count, .. } = self;
-        write!(f, "{count} examples of more than {longest} tokens {done}")
+        let Self { max_len, count, .. } = self;
+        write!(
+            f,
+            "{count} examples with more than {max_len} tokens {action}"
+        )
     }
 }
 
@@ -246,31 +245,31 @@ mod tests {
     use super::*;
     use crate::{TokenizerConfig, WordRule};
 
-    fn words(texts: &[&str]) -> Tokenizer {
+    fn word_tokenizer(texts: &[&str]) -> Tokenizer {
         let config = TokenizerConfig::words().with_words(WordRule::Spaces);
         config.train(texts.iter().copied()).unwrap()
     }
 
     #[test]
-    fn pairs_begin_and_end_for_the_decoder() {
-        let tokenizers = PairTokenizers::Joint(words(&["a a a b b c"]));
+    fn decoder_input_starts_with_bos_and_labels_end_with_eos() {
+        let tokenizers = PairTokenizers::Joint(word_tokenizer(&["a a a b b c"]));
         let ids = tokenizers.encode(&[Pair::new("a b", "c a")]).unwrap();
         assert_eq!(ids[0].source, [4, 5]);
-        assert_eq!(ids[0].decoder_input(), [BEGIN, 6, 4]);
-        assert_eq!(ids[0].decoder_output(), [6, 4, END]);
+        assert_eq!(ids[0].decoder_input(), [BOS, 6, 4]);
+        assert_eq!(ids[0].decoder_output(), [6, 4, EOS]);
         let Extent { width, other, rows } = ids[0].extent();
         assert_eq!((width, other, rows), (3, 2, 1));
     }
 
     #[test]
-    fn documents_are_sentences_of_words() {
-        let tokenizer = words(&["a a a b b c"]);
+    fn documents_are_encoded_by_sentence() {
+        let tokenizer = word_tokenizer(&["a a a b b c"]);
         let examples = [
             Labelled::new("pos", "a b\nc"),
             Labelled::new("neg", "b"),
             Labelled::new("pos", "c c c\n\na\nb b"),
         ];
-        let labels = Labels::of(&examples).unwrap();
+        let labels = Labels::from_examples(&examples).unwrap();
         let mut ids = tokenizer
             .encode_documents("training", &examples, &labels, Sentences::Lines)
             .unwrap();
@@ -286,9 +285,12 @@ mod tests {
         assert_eq!(ids.iter().map(|it| it.label).collect::<Vec<_>>(), [1, 0, 1]);
         let Extent { width, other, rows } = ids[2].extent();
         assert_eq!((width, other, rows), (3, 0, 3));
-        ids[2].shorten(2);
+        ids[2].truncate(2);
         assert_eq!(ids[2].extent().width, 2);
-        assert_eq!((ids[2].keep_sentences(5), ids[2].keep_sentences(1)), (0, 2));
+        assert_eq!(
+            (ids[2].truncate_sentences(5), ids[2].truncate_sentences(1)),
+            (0, 2)
+        );
         assert_eq!(ids[2].sentences, [[6, 6]]);
 
         let whole = tokenizer
@@ -313,32 +315,35 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_does_what_it_says() {
-        for (rule, left, said) in [
-            (LengthRule::Shorten, &[3, 4, 4, 4][..], "shortened"),
-            (LengthRule::LeaveOut, &[3, 4][..], "left out"),
+    fn long_examples_are_truncated_or_dropped() {
+        for (rule, remaining, action) in [
+            (LengthRule::Truncate, &[3, 4, 4, 4][..], "truncated"),
+            (LengthRule::Drop, &[3, 4][..], "dropped"),
         ] {
             let mut some = examples(&[3, 5, 4, 9]);
             let report = rule.apply(&mut some, 4).unwrap().to_string();
-            assert_eq!(lengths(&some), left);
-            assert_eq!(report, format!("2 examples of more than 4 tokens {said}"));
+            assert_eq!(lengths(&some), remaining);
+            assert_eq!(
+                report,
+                format!("2 examples with more than 4 tokens {action}")
+            );
         }
         let mut some = examples(&[3, 5, 4, 9]);
-        assert_eq!(LengthRule::LeaveOut.apply(&mut some, 9).unwrap().count, 0);
-        let error = LengthRule::LeaveOut.apply(&mut some, 2).unwrap_err();
+        assert_eq!(LengthRule::Drop.apply(&mut some, 9).unwrap().count, 0);
+        let error = LengthRule::Drop.apply(&mut some, 2).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "what has at most 2 tokens has no examples"
+            "the data with at most 2 tokens per example has no examples"
         );
     }
 
     #[test]
-    fn a_target_keeps_room_for_its_end() {
+    fn truncated_targets_leave_space_for_eos() {
         let mut pairs = vec![PairIds {
             source: vec![4; 9],
             target: vec![4; 9],
         }];
-        LengthRule::Shorten.apply(&mut pairs, 6).unwrap();
+        LengthRule::Truncate.apply(&mut pairs, 6).unwrap();
         assert_eq!(pairs[0].decoder_output().len(), 6);
         assert_eq!(pairs[0].source.len(), 6);
     }

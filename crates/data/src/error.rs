@@ -1,83 +1,88 @@
-//! What a person can get wrong with data, with the file and the line it is about.
+//! Errors of reading, generating, splitting, tokenizing and batching data.
 
 use std::io;
 use std::path::Path;
 
 use zoo_spec::{Printable, printable_text};
 
-/// Data that cannot be read, made up, split, tokenized or batched: each says what is wrong, where,
-/// and what to do.
+/// Data that cannot be read, generated, split, tokenized or batched. Messages name the file and
+/// line where there is one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// A text is in another encoding, or no text.
+    /// A text is not UTF-8.
     #[error("{0}")]
     Encoding(String),
-    /// An archive has a file that would lie outside of the folder it is unpacked to.
+    /// An archive entry whose path leaves the archive's folder.
     #[error("{0}")]
-    LeavesFolder(String),
-    /// There is nothing to learn from.
+    PathTraversal(String),
+    /// There are no examples.
     #[error("{} has no examples", Printable(what))]
     Empty {
-        /// Which file, or which part of the data.
+        /// The file or split.
         what: String,
     },
-    /// More lines than allowed cannot be parsed.
+    /// More lines than `allowed_bad` could not be parsed.
     #[error("{0}")]
     TooManyBad(String),
-    /// A number is out of range.
+    /// A value is out of range.
     #[error("{0}")]
     Range(String),
-    /// A tokenizer cannot be made, read or used.
-    #[error("tokenizer {}: {}", Printable(name), printable_text(why))]
+    /// A tokenizer cannot be trained, loaded or used.
+    #[error("tokenizer {}: {}", Printable(name), printable_text(reason))]
     Tokenizer {
-        /// Its file, or what it is for.
+        /// Its file or kind.
         name: String,
-        /// Why.
-        why: String,
+        /// The cause.
+        reason: String,
     },
-    /// An example is longer than allowed.
+    /// An example has more tokens than a batch.
     #[error(
-        "example {example} has {length} tokens, and at most {longest} are allowed: shorten it, leave \
-         it out, or allow more"
+        "example {example} has {length} tokens, more than a batch of {max}\n  help: truncate or drop long \
+         examples, or use larger batches"
     )]
     TooLong {
-        /// Which, counted from 0.
+        /// Index of the example.
         example: usize,
-        /// How long it is.
+        /// Its number of tokens, with padding.
         length: usize,
-        /// How long it may be.
-        longest: usize,
+        /// Tokens of a batch.
+        max: usize,
     },
-    /// Data that does not fit what it is for, or a file that cannot be read.
+    /// Data that is inconsistent, or a file that cannot be read.
     #[error("{0}")]
-    Refused(String),
+    Invalid(String),
 }
 
 impl DataError {
     pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
-        Self::Refused(format!("cannot read {}: {error}", path.display()))
+        Self::Invalid(format!("cannot read {}: {error}", path.display()))
     }
 
-    pub(crate) fn at_least(field: &str, least: usize, got: usize) -> Result<(), Self> {
-        let message = || format!("{field} must be at least {least}, got {got}");
-        Self::range(got >= least, message)
+    pub(crate) fn empty(what: impl Into<String>) -> Self {
+        Self::Empty { what: what.into() }
     }
 
-    pub(crate) fn at_most(field: &str, most: usize, got: usize) -> Result<(), Self> {
-        let message = || format!("{field} must be at most {most}, got {got}");
-        Self::range(got <= most, message)
+    pub(crate) fn at_least(field: &str, min: usize, got: usize) -> Result<(), Self> {
+        let message = || format!("{field} must be at least {min}, got {got}");
+        Self::range(got >= min, message)
     }
 
-    pub(crate) fn share(field: &str, got: f64) -> Result<(), Self> {
+    pub(crate) fn at_most(field: &str, max: usize, got: usize) -> Result<(), Self> {
+        let message = || format!("{field} must be at most {max}, got {got}");
+        Self::range(got <= max, message)
+    }
+
+    pub(crate) fn fraction(field: &str, got: f64) -> Result<(), Self> {
         let message = || format!("{field} must be at least 0 and below 1, got {got}");
         Self::range((0.0..1.0).contains(&got), message)
     }
 
-    fn range(is_right: bool, message: impl Fn() -> String) -> Result<(), Self> {
-        match is_right {
-            true => Ok(()),
-            false => Err(Self::Range(message())),
+    fn range(is_valid: bool, message: impl Fn() -> String) -> Result<(), Self> {
+        if is_valid {
+            Ok(())
+        } else {
+            Err(Self::Range(message()))
         }
     }
 }

@@ -1,18 +1,18 @@
-//! What there is to learn from, as people write it.
+//! Text examples: pairs and labelled documents.
 
 use serde::{Deserialize, Serialize};
 
-/// A text and what is to be made of it.
+/// A source text and its target text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pair {
-    /// What is given.
+    /// Source text.
     pub source: String,
-    /// What is wanted.
+    /// Target text.
     pub target: String,
 }
 
 impl Pair {
-    /// A text and what is to be made of it.
+    /// Creates a pair.
     pub fn new(source: impl Into<String>, target: impl Into<String>) -> Self {
         Self {
             source: source.into(),
@@ -21,17 +21,17 @@ impl Pair {
     }
 }
 
-/// A document and what class it is of.
+/// A document and its class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Labelled {
-    /// The class, by its name.
+    /// Class name.
     pub label: String,
-    /// The document.
+    /// Text of the document.
     pub text: String,
 }
 
 impl Labelled {
-    /// A document and what class it is of.
+    /// Creates a labelled document.
     pub fn new(label: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             label: label.into(),

@@ -1,4 +1,4 @@
-//! The classes that documents can be of, by number.
+//! Class names and their indices.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,30 +8,27 @@ use zoo_spec::Printable;
 
 use crate::{DataError, Labelled};
 
-/// Labels that are listed in an error; a wrong column may have as many as there are examples.
+/// Labels listed in an error. If a wrong column is read, there may be as many labels as examples.
 const SHOWN: usize = 50;
 
-/// Names of classes, in their order: by number if all are numbers, else by letter.
+/// Class names in index order: sorted as numbers if all of them are integers, otherwise as strings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Labels(Vec<String>);
 
 impl Labels {
-    /// The classes of the training data.
+    /// Collects the classes of the training data.
     ///
     /// # Errors
     ///
-    /// [`DataError::Empty`] if there are no examples, [`DataError::Refused`] if all have the same
+    /// [`DataError::Empty`] if there are no examples, [`DataError::Invalid`] if all have the same
     /// label.
-    pub fn of(train: &[Labelled]) -> Result<Self, DataError> {
+    pub fn from_examples(train: &[Labelled]) -> Result<Self, DataError> {
         let names: BTreeSet<&str> = train.iter().map(|it| it.label.as_str()).collect();
         let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let what = "the training data";
         match names.as_slice() {
-            [] => {
-                let what = what.to_owned();
-                return Err(DataError::Empty { what });
-            }
+            [] => return Err(DataError::empty(what)),
             [label] => return Err(one_label(what, label)),
             _ => {}
         }
@@ -41,10 +38,9 @@ impl Labels {
         Ok(Self(names))
     }
 
-    /// The number of each example's class.
-    pub fn numbers(&self, part: &str, examples: &[Labelled]) -> Result<Vec<usize>, DataError> {
-        // A wrong column may have as many labels as there are examples.
-        let numbers: HashMap<&str, usize> = self.0.iter().map(String::as_str).zip(0..).collect();
+    /// Class index of each example. `split` names the data in errors.
+    pub fn indices(&self, split: &str, examples: &[Labelled]) -> Result<Vec<usize>, DataError> {
+        let indices: HashMap<&str, usize> = self.0.iter().map(String::as_str).zip(0..).collect();
         let unseen = |label: &str| {
             let shown = self
                 .0
@@ -56,34 +52,34 @@ impl Labels {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            DataError::Refused(format!(
-                "the label \"{}\" is in the {part} data and not in the training data, which has: \
+            DataError::Invalid(format!(
+                "the label \"{}\" of the {split} data is not in the training data, which has: \
                  {shown}{more}",
                 Printable(label)
             ))
         };
-        let number = |example: &Labelled| {
+        let index = |example: &Labelled| {
             let label = example.label.as_str();
-            numbers.get(label).copied().ok_or_else(|| unseen(label))
+            indices.get(label).copied().ok_or_else(|| unseen(label))
         };
-        examples.iter().map(number).collect()
+        examples.iter().map(index).collect()
     }
 
-    /// The name of a class.
+    /// Name of a class.
     pub fn name(&self, index: usize) -> Option<&str> {
         self.0.get(index).map(String::as_str)
     }
 
-    /// All names, in the order of their numbers.
+    /// All class names, in index order.
     pub fn names(&self) -> &[String] {
         &self.0
     }
 }
 
-/// What is said of data in which everything has the same label.
+/// Error for data with a single class.
 pub(crate) fn one_label(what: &str, label: &str) -> DataError {
-    DataError::Refused(format!(
-        "{}: all examples have the label \"{}\": there is nothing to tell apart",
+    DataError::Invalid(format!(
+        "{}: all examples have the label \"{}\"\n  help: a classifier needs at least two classes",
         Printable(what),
         Printable(label)
     ))
@@ -101,34 +97,34 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_sorted_as_numbers_and_words_as_words() {
-        let labels = Labels::of(&documents(&["10", "9", "-1", "9"])).unwrap();
+    fn integer_labels_are_sorted_as_numbers() {
+        let labels = Labels::from_examples(&documents(&["10", "9", "-1", "9"])).unwrap();
         assert_eq!(labels.names(), ["-1", "9", "10"]);
-        let labels = Labels::of(&documents(&["pos", "neg", "10", "9"])).unwrap();
+        let labels = Labels::from_examples(&documents(&["pos", "neg", "10", "9"])).unwrap();
         assert_eq!(labels.names(), ["10", "9", "neg", "pos"]);
         assert_eq!((labels.name(3), labels.name(4)), (Some("pos"), None));
     }
 
     #[test]
-    fn a_label_that_was_not_learned_is_named_and_there_is_something_to_tell_apart() {
-        let labels = Labels::of(&documents(&["neg", "pos"])).unwrap();
-        let numbers = labels.numbers("validation", &documents(&["pos", "neg"]));
-        assert_eq!(numbers.unwrap(), [1, 0]);
-        let unseen = labels.numbers("validation", &documents(&["pos", "neutral"]));
+    fn unknown_labels_and_single_classes_are_rejected() {
+        let labels = Labels::from_examples(&documents(&["neg", "pos"])).unwrap();
+        let indices = labels.indices("validation", &documents(&["pos", "neg"]));
+        assert_eq!(indices.unwrap(), [1, 0]);
+        let unseen = labels.indices("validation", &documents(&["pos", "neutral"]));
         for (error, message) in [
             (
                 unseen.unwrap_err(),
-                "the label \"neutral\" is in the validation data and not in the training data, \
-                 which has: neg, pos",
+                "the label \"neutral\" of the validation data is not in the training data, which \
+                 has: neg, pos",
             ),
             (
-                Labels::of(&[]).unwrap_err(),
+                Labels::from_examples(&[]).unwrap_err(),
                 "the training data has no examples",
             ),
             (
-                Labels::of(&documents(&["a", "a"])).unwrap_err(),
-                "the training data: all examples have the label \"a\": there is nothing to tell \
-                 apart",
+                Labels::from_examples(&documents(&["a", "a"])).unwrap_err(),
+                "the training data: all examples have the label \"a\"\n  help: a classifier needs at \
+                 least two classes",
             ),
         ] {
             assert_eq!(error.to_string(), message);
@@ -136,8 +132,8 @@ mod tests {
     }
 
     #[test]
-    fn they_are_a_list_in_a_file() {
-        let labels = Labels::of(&documents(&["neg", "pos"])).unwrap();
+    fn labels_serialize_as_a_list() {
+        let labels = Labels::from_examples(&documents(&["neg", "pos"])).unwrap();
         let json = serde_json::to_string(&labels).unwrap();
         assert_eq!(json, "[\"neg\",\"pos\"]");
         assert_eq!(serde_json::from_str::<Labels>(&json).unwrap(), labels);

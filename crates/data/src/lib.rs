@@ -1,31 +1,31 @@
-//! Examples to learn from, without Burn.
+//! Datasets, synthetic tasks, tokenizers, batching and metrics, without Burn.
 //!
-//! - [`ParallelText`], [`LabelledText`], [`plain_text`]: examples from files, packed or not, with a
-//!   [`ReadReport`] of what could not be used;
-//! - [`tasks`]: examples made up by a seed;
-//! - [`Split`], [`Labels`], [`split_sentences`]: what is held back, what classes there are, where
-//!   sentences end;
-//! - [`TokenizerConfig`]: text as tokens and back;
-//! - [`LengthRule`], [`Batching`], [`Windows`]: what is learned from at each step;
-//! - [`metrics`]: how good the output of a model is.
+//! - [`ParallelText`], [`LabelledText`], [`plain_text`]: examples from files, `.gz` or `.zip`, with
+//!   a [`ReadReport`] of lines that could not be parsed;
+//! - [`tasks`]: synthetic examples, generated from a seed;
+//! - [`Splitter`], [`Labels`], [`split_sentences`]: train/valid/test splits, class indices,
+//!   sentence splitting;
+//! - [`TokenizerConfig`]: tokenizers that are trained on text;
+//! - [`LengthRule`], [`Batching`], [`Windows`]: truncation and batching;
+//! - [`metrics`]: BLEU, chrF, accuracy, F1, perplexity.
 //!
-//! Everything that is drawn is a function of a seed, on any machine.
+//! All random choices are a function of a seed, on any machine.
 //!
 //! ```
-//! use zoo_data::tasks::{Arrangement, Sequences};
+//! use zoo_data::tasks::{SequenceTask, Sequences};
 //! use zoo_data::{BatchSize, Batching, DataError, Encoded, PairTokenizers, TokenizerConfig};
 //!
 //! let sequences = Sequences {
 //!     train_size: 100,
 //!     ..Sequences::default()
 //! };
-//! let parts = Arrangement::Reverse.generate(&sequences, 1)?;
-//! let tokenizers = PairTokenizers::train_joint(&TokenizerConfig::words(), &parts.train)?;
-//! let pairs = tokenizers.encode(&parts.train)?;
+//! let splits = SequenceTask::Reverse.generate(&sequences, 1)?;
+//! let tokenizers = PairTokenizers::train_joint(&TokenizerConfig::words(), &splits.train)?;
+//! let pairs = tokenizers.encode(&splits.train)?;
 //! let extents = pairs.iter().map(Encoded::extent).collect();
 //! let plan = Batching::new(BatchSize::Tokens(128), 1).plan(extents)?;
 //! for batch in plan.epoch(0) {
-//!     assert!(plan.padded(&batch) <= 128);
+//!     assert!(plan.padded_tokens(&batch) <= 128);
 //! }
 //! # Ok::<(), DataError>(())
 //! ```
@@ -49,10 +49,10 @@ pub use encoded::{DocumentIds, Encoded, Extent, LabelledIds, LengthReport, Lengt
 pub use error::DataError;
 pub use example::{Labelled, Pair};
 pub use labels::Labels;
-pub use read::{LabelledText, ParallelText, Read, ReadReport, plain_text};
+pub use read::{Dataset, LabelledText, ParallelText, ReadReport, plain_text};
 pub use sentences::split_sentences;
-pub use split::{Parts, Split};
+pub use split::{Splits, Splitter};
 pub use tokenizer::{
-    BEGIN, END, PAD, PairTokenizers, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, UNKNOWN,
+    BOS, EOS, PAD, PairTokenizers, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, UNK,
 };
 pub use zoo_config::{Sentences, WordRule};

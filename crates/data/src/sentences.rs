@@ -1,12 +1,12 @@
-//! Documents as sentences, for models that read them so.
+//! Sentence splitting, for hierarchical models.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use zoo_config::Sentences;
 
-/// The sentences of a document, without the blanks around them; none is blank. By marks they are
-/// found in English, what is written like it, and Chinese.
+/// Splits a document into trimmed, non-blank sentences. Splitting at punctuation marks supports
+/// English, languages with similar punctuation, and Chinese.
 pub fn split_sentences(document: &str, by: Sentences) -> Vec<&str> {
     let sentences = match by {
         Sentences::Lines => document.lines().collect(),
@@ -19,23 +19,23 @@ pub fn split_sentences(document: &str, by: Sentences) -> Vec<&str> {
         .collect()
 }
 
-/// What a point follows without an end: a name or a number comes next.
-const BEFORE_MORE: [&str; 34] = [
+/// Abbreviations that a name or a number follows: their period does not end a sentence.
+const NEVER_LAST: [&str; 34] = [
     "mr", "mrs", "ms", "dr", "prof", "st", "mt", "gen", "col", "capt", "lt", "sgt", "maj", "sen",
     "rep", "gov", "rev", "hon", "messrs", "mme", "mlle", "vs", "cf", "e.g", "i.e", "viz", "fig",
     "figs", "no", "nos", "vol", "pp", "approx", "ca",
 ];
 
-/// What a point follows anyway, in the middle of a sentence or at its end: a capital tells.
+/// Abbreviations that may end a sentence: their period does if the next word is capitalised.
 const MAYBE_LAST: [&str; 30] = [
     "etc", "inc", "ltd", "co", "corp", "jr", "sr", "bros", "a.m", "p.m", "u.s", "u.k", "u.n",
     "e.u", "d.c", "ph.d", "b.a", "m.a", "jan", "feb", "mar", "apr", "aug", "sept", "oct", "nov",
     "dec", "al", "dept", "univ",
 ];
 
-/// Marks that end a sentence, with spaces between them in tokenized text, and what closes behind
-/// them: `?!`, `. . .`, `."`. A quotation mark that stands apart may as well open what follows. Or
-/// the end of a line.
+/// Sentence-ending marks, possibly separated by spaces in tokenized text, with closing quotes and
+/// brackets: `?!`, `. . .`, `."`. A quotation mark after a space may open the next sentence and is
+/// excluded. Also matches line ends.
 static ENDS: LazyLock<Regex> = LazyLock::new(|| {
     let ends = r#"[.!?…。！？｡](?: *[.!?…。！？｡]|["')\]}”’»」』）》】])*|\n"#;
     Regex::new(ends).expect("a regular expression")
@@ -48,20 +48,20 @@ fn by_marks(document: &str) -> Vec<&str> {
         let after = &document[found.end()..];
         let is_end = match found.as_str() {
             "\n" => {
-                // A line without anything on it is the end of a paragraph.
+                // A blank line ends a paragraph.
                 let next_line = after.split('\n').next().unwrap_or("");
                 next_line.trim().is_empty() && !after.is_empty()
             }
             run => {
-                let next = Next::of(after);
+                let next = Next::new(after);
                 let is_mark =
                     |c: char| matches!(c, '.' | '!' | '?' | '…' | '。' | '！' | '？' | '｡');
                 let mut marks = run.char_indices().filter(|(_, c)| is_mark(*c));
-                let last = marks.clone().next_back().map(|(at, _)| at);
-                marks.any(|(at, mark)| {
-                    let before = &document[start..found.start() + at];
-                    let only_a_point = mark == '.' && Some(at) == last;
-                    matches!(mark, '。' | '！' | '？' | '｡') || next.is_end(before, only_a_point)
+                let last = marks.clone().next_back().map(|(i, _)| i);
+                marks.any(|(i, mark)| {
+                    let before = &document[start..found.start() + i];
+                    let is_period = mark == '.' && Some(i) == last;
+                    matches!(mark, '。' | '！' | '？' | '｡') || next.is_end(before, is_period)
                 })
             }
         };
@@ -74,66 +74,67 @@ fn by_marks(document: &str) -> Vec<&str> {
     sentences
 }
 
-/// What comes after marks.
+/// Text after sentence-ending marks.
 enum Next<'a> {
-    Nothing,
-    /// Without a space: `3.5`, `example.com`, `!important`.
-    Glued,
-    /// Chinese goes on without a space.
+    End,
+    /// Text without a space: `3.5`, `example.com`, `!important`.
+    Adjacent,
+    /// A Chinese character without a space.
     Chinese,
-    /// A small letter after a space.
-    Small,
+    /// A lowercase letter after a space.
+    Lowercase,
     /// Anything else after a space.
     Other(&'a str),
 }
 
 impl<'a> Next<'a> {
-    fn of(after: &'a str) -> Self {
+    fn new(after: &'a str) -> Self {
         let chinese = |c: char| ('\u{3000}'..='\u{9fff}').contains(&c);
         let opens = |c: char| matches!(c, '"' | '\'' | '(' | '[' | '“' | '‘' | '«');
         match after.chars().next() {
-            None => return Self::Nothing,
-            // U+3000 lies among the Chinese characters, and is a space all the same.
+            None => return Self::End,
+            // U+3000 is in the Chinese range, but it is a space.
             Some(c) if c.is_whitespace() => {}
             Some(c) if chinese(c) => return Self::Chinese,
-            Some(_) => return Self::Glued,
+            Some(_) => return Self::Adjacent,
         }
         let next = after.trim_start();
         let letters = next.trim_start_matches(opens);
-        match letters.starts_with(char::is_lowercase) {
-            true => Self::Small,
-            false => Self::Other(next),
+        if letters.starts_with(char::is_lowercase) {
+            Self::Lowercase
+        } else {
+            Self::Other(next)
         }
     }
 
-    /// Whether a sentence ends with a mark behind `before`, where this comes next.
-    fn is_end(&self, before: &str, only_a_point: bool) -> bool {
-        // It stands apart: the text is tokenized, and may have small letters only.
-        let apart = before.ends_with(char::is_whitespace);
+    /// Whether a mark between `before` and this text ends a sentence.
+    fn is_end(&self, before: &str, is_period: bool) -> bool {
+        // Marks separated by a space occur in tokenized text, which may be all lowercase.
+        let separate = before.ends_with(char::is_whitespace);
         match self {
-            Self::Nothing | Self::Chinese => true,
-            Self::Glued => false,
-            Self::Small => apart,
-            Self::Other(next) => apart || !(only_a_point && is_abbreviation(before, next)),
+            Self::End | Self::Chinese => true,
+            Self::Adjacent => false,
+            Self::Lowercase => separate,
+            Self::Other(next) => separate || !(is_period && is_abbreviation(before, next)),
         }
     }
 }
 
-/// Whether the point behind `before` belongs to its last word and not to the sentence.
+/// Whether a period after `before` belongs to an abbreviation.
 fn is_abbreviation(before: &str, next: &str) -> bool {
     let last = before
         .rsplit(|c: char| c.is_whitespace() || matches!(c, '(' | '[' | '"' | '“' | '‘' | '-'))
         .next()
         .unwrap_or("");
     let word = last.to_lowercase();
-    if BEFORE_MORE.contains(&word.as_str()) {
-        // "No." is also an answer; before a number it is not.
+    if NEVER_LAST.contains(&word.as_str()) {
+        // "No." is also an answer, except before a number.
         return word != "no" || next.starts_with(|c: char| c.is_ascii_digit());
     }
     if MAYBE_LAST.contains(&word.as_str()) {
         return !next.starts_with(char::is_uppercase);
     }
-    // An initial; but "I" is mostly the pronoun.
+    // An initial; "I" is usually the pronoun.
     let mut letters = last.chars();
     let initial = letters.next().is_some_and(char::is_uppercase) && letters.next().is_none();
     initial && last != "I"
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_end_sentences_where_they_are_no_part_of_one() {
+    fn sentences_end_at_marks_but_not_at_abbreviations() {
         let cases: [&[&str]; 8] = [
             &["It rains.", "Does it?", "Yes!", "Well…", "It did"],
             &[
@@ -171,7 +172,7 @@ mod tests {
                 "Fine.",
             ],
             &["\"Is it?\" he asked.", "He waited... and waited."],
-            // Tokenized text in small letters.
+            // Tokenized lowercase text.
             &[
                 "damn that bug .",
                 "little do they know . . .",
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn chinese_needs_no_space() {
+    fn chinese_is_split_without_spaces() {
         let document = "好久不见！你好吗？我说：“很好。”他走了。It is 3.5元。";
         assert_eq!(
             by_marks(document),
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sentences_if_they_are_said_to_be() {
+    fn lines_and_paragraphs() {
         let document = "A title\n\nOne sentence\nover lines. Another\n \nLast\n";
         assert_eq!(
             by_marks(document),
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn long_rows_of_marks_take_no_longer() {
+    fn long_runs_of_marks_are_linear_time() {
         for end in [".x", ". x", ".", "。x", " . x"] {
             let document = format!("a{}{end}", ".".repeat(200_000));
             assert!(!by_marks(&document).is_empty(), "{end:?}");

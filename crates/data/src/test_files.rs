@@ -1,4 +1,4 @@
-//! A folder of files for one test.
+//! Temporary files for tests.
 
 use std::fs;
 use std::io::Write as _;
@@ -29,14 +29,14 @@ impl Folder {
         path
     }
 
-    pub(crate) fn packed(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn gzip(&self, bytes: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(vec![], Compression::default());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     }
 
     pub(crate) fn gz(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        self.file(name, self.packed(bytes))
+        self.file(name, self.gzip(bytes))
     }
 
     /// Names that end with a slash are folders.
@@ -44,20 +44,19 @@ impl Folder {
         let entries = entries
             .iter()
             .map(|(entry, text)| (*entry, text.as_bytes()));
-        self.zip_of(name, &entries.collect::<Vec<_>>())
+        self.zip_bytes(name, &entries.collect::<Vec<_>>())
     }
 
-    pub(crate) fn zip_of(&self, name: &str, entries: &[(&str, &[u8])]) -> PathBuf {
+    pub(crate) fn zip_bytes(&self, name: &str, entries: &[(&str, &[u8])]) -> PathBuf {
         let path = self.path(name);
         let mut writer = ZipWriter::new(fs::File::create(&path).unwrap());
         for (entry, bytes) in entries {
             let options = SimpleFileOptions::default();
-            match entry.ends_with('/') {
-                true => writer.add_directory(*entry, options).unwrap(),
-                false => {
-                    writer.start_file(*entry, options).unwrap();
-                    writer.write_all(bytes).unwrap();
-                }
+            if entry.ends_with('/') {
+                writer.add_directory(*entry, options).unwrap();
+            } else {
+                writer.start_file(*entry, options).unwrap();
+                writer.write_all(bytes).unwrap();
             }
         }
         writer.finish().unwrap();

@@ -1,5 +1,4 @@
-//! Invalid files, and names in them that a terminal would act on: every one is an error that names
-//! the file, and none of its text reaches the error as it is.
+//! Errors of invalid files name the file and contain no terminal escape sequences from it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,11 +21,11 @@ fn labelled(path: &Path) -> Result<(), DataError> {
         Some("tsv") => LabelledText::tsv(path).read()?,
         _ => LabelledText::folders(path).read()?,
     };
-    Labels::of(&read.examples).map(|_| ())
+    Labels::from_examples(&read.examples).map(|_| ())
 }
 
 #[test]
-fn what_is_invalid_is_an_error_without_what_a_terminal_acts_on() {
+fn errors_name_the_file_and_are_printable() {
     let folder = Folder::new();
     let files = [
         (
@@ -47,7 +46,7 @@ fn what_is_invalid_is_an_error_without_what_a_terminal_acts_on() {
         (
             "quote.csv",
             "y,x\n1,\"stray\n2,b\n".to_owned(),
-            "line 2: the quote that opens here",
+            "line 2: the quote opened here",
         ),
         ("not.jsonl", format!("{{\"{HOSTILE}\n"), "not JSON"),
         (
@@ -73,10 +72,10 @@ fn what_is_invalid_is_an_error_without_what_a_terminal_acts_on() {
         cases.push((path, outcome, expected));
     }
     let hostile = format!("{HOSTILE}.txt");
-    let leaving = format!("../{HOSTILE}");
+    let traversal = format!("../{HOSTILE}");
     for (name, other, entry, expected) in [
-        ("several.zip", &hostile, "", "has no single file"),
-        ("leaving.zip", &leaving, "", "leaves its folder"),
+        ("several.zip", &hostile, "", "has several files"),
+        ("traversal.zip", &traversal, "", "outside of its folder"),
         ("two.zip", &hostile, "#none", "unknown entry"),
     ] {
         let path = folder.zip(name, &[("a.txt", "a"), (other.as_str(), "b")]);
@@ -88,13 +87,13 @@ fn what_is_invalid_is_an_error_without_what_a_terminal_acts_on() {
     cases.push((tokenizer, outcome, "the file is not JSON"));
 
     for (path, outcome, expected) in cases {
-        let said = outcome.expect_err(expected).to_string();
-        assert!(said.contains(expected), "{said}");
+        let error = outcome.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
         let name = path.file_name().unwrap().to_str().unwrap();
-        // Labels are those of the training data, wherever they are from.
-        let is_named = said.contains(name) || expected.starts_with("all examples");
-        assert!(is_named, "{name}: {said}");
-        let acted_on = |it: char| it != '\n' && (it.is_control() || it == '\u{202e}');
-        assert!(!said.contains(acted_on), "{name}: {said:?}");
+        // Label errors name the training data instead of the file.
+        let is_named = error.contains(name) || expected.starts_with("all examples");
+        assert!(is_named, "{name}: {error}");
+        let is_unsafe = |it: char| it != '\n' && (it.is_control() || it == '\u{202e}');
+        assert!(!error.contains(is_unsafe), "{name}: {error:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What holds for any text, any example and any seed.
+//! Property tests of readers, tokenizers, splits and batches.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -7,21 +7,21 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tempfile::NamedTempFile;
 use zoo_data::{
-    BatchSize, Batching, DataError, Extent, Labelled, LabelledText, Pair, ParallelText, Parts,
-    Sentences, Split, Tokenizer, TokenizerConfig, UNKNOWN, Windows, WordRule, split_sentences,
+    BatchSize, Batching, DataError, Extent, Labelled, LabelledText, Pair, ParallelText, Sentences,
+    Splits, Splitter, Tokenizer, TokenizerConfig, UNK, Windows, WordRule, split_sentences,
 };
 
 fn few() -> ProptestConfig {
     ProptestConfig {
         cases: 60,
-        // A case that failed becomes a test of its own, with a name.
+        // Failing cases become named tests instead.
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(1),
         ..ProptestConfig::default()
     }
 }
 
-/// Any text that is not blank, with what is hard about texts more often than by chance.
+/// Any non-blank text; characters that are hard to parse are more frequent.
 fn text() -> impl Strategy<Value = String> {
     let hard = prop::sample::select(vec![
         "\"", "\"\"", ",", ";", "\t", "\n", "\r\n", " ", "\u{a0}", "<s>", "</s>", "<0x41>", "好",
@@ -32,13 +32,12 @@ fn text() -> impl Strategy<Value = String> {
     parts.prop_filter("blank", |text| !text.trim().is_empty())
 }
 
-/// The same on one line, without a tab.
+/// A text on one line without tabs.
 fn line() -> impl Strategy<Value = String> {
     let cells = text().prop_map(|text| text.replace(['\n', '\r', '\t'], " "));
     cells.prop_filter("blank", |text| !text.trim().is_empty())
 }
 
-/// A file that is there for one case.
 fn file(text: &str) -> NamedTempFile {
     let file = NamedTempFile::new().expect("a file can be made");
     std::fs::write(file.path(), text).expect("a file can be written");
@@ -54,7 +53,7 @@ proptest! {
     #![proptest_config(few())]
 
     #[test]
-    fn files_say_what_was_written(
+    fn readers_restore_written_files(
         documents in prop::collection::vec((text(), text()), 1..8),
         pairs in prop::collection::vec((line(), line()), 1..8),
         delimiter in prop::sample::select(vec![b',', b';', b'\t']),
@@ -74,7 +73,7 @@ proptest! {
         prop_assert_eq!(read.examples, trimmed(&documents));
 
         let lines: String = pairs.iter().map(|(a, b)| format!("{a}\t{b}\n")).collect();
-        // A mark of the encoding at the very beginning is no part of the text.
+        // With a byte order mark.
         let lines = file(&format!("\u{feff}{lines}"));
         let read = LabelledText::tsv(lines.path()).read().unwrap();
         prop_assert_eq!(read.examples, trimmed(&pairs));
@@ -84,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn sentences_have_all_of_a_document(document in text()) {
+    fn sentences_cover_the_document(document in text()) {
         for by in [Sentences::Lines, Sentences::Marks] {
             let mut rest = document.as_str();
             for sentence in split_sentences(&document, by) {
@@ -98,18 +97,18 @@ proptest! {
     }
 }
 
-/// Those that know every byte, learned from a few words.
+/// Tokenizers with byte fallback, trained on a few words.
 static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
-    let learned = [
+    let texts = [
         "long time no see, long time",
         "好久不见",
         "don't see\n\tno time",
     ];
-    let pieces = TokenizerConfig::bpe(300);
+    let bpe = TokenizerConfig::bpe(300);
     let chars = TokenizerConfig::chars().with_byte_fallback(true);
-    let all = [pieces.clone(), pieces.with_words(WordRule::Spaces), chars];
+    let all = [bpe.clone(), bpe.with_words(WordRule::Spaces), chars];
     all.iter()
-        .map(|config| config.train(learned).expect("there is text"))
+        .map(|config| config.train(texts).expect("there is text"))
         .collect()
 });
 
@@ -117,16 +116,16 @@ proptest! {
     #![proptest_config(few())]
 
     #[test]
-    fn any_text_comes_back_from_its_tokens(text in text()) {
-        // What a space is written as in a token is a space when it is read.
+    fn tokenizers_restore_any_text(text in text()) {
+        // The replacement of spaces in tokens is decoded as a space.
         let text = text.replace('▁', "_");
         for tokenizer in TOKENIZERS.iter() {
             let ids = tokenizer.encode(&text).unwrap();
             for id in &ids {
-                prop_assert!((*id as usize) < tokenizer.vocabulary());
-                prop_assert!(*id > 3 || *id == UNKNOWN, "{}", id);
+                prop_assert!((*id as usize) < tokenizer.vocab_size());
+                prop_assert!(*id > 3 || *id == UNK, "{}", id);
             }
-            // As Unicode composes it; that is the same again.
+            // Decoded text is NFC, and encodes to the same tokens.
             let composed = tokenizer.decode(&ids).unwrap();
             prop_assert_eq!(tokenizer.encode(&composed).unwrap(), ids);
             if text.is_ascii() {
@@ -147,7 +146,7 @@ proptest! {
             let file = file(&tokenizer.to_json().unwrap());
             let again = Tokenizer::load(file.path()).unwrap();
             prop_assert_eq!(again.to_json().unwrap(), tokenizer.to_json().unwrap());
-            prop_assert_eq!(again.vocabulary(), tokenizer.vocabulary());
+            prop_assert_eq!(again.vocab_size(), tokenizer.vocab_size());
             for text in &texts {
                 let ids = tokenizer.encode(text).unwrap();
                 prop_assert_eq!(again.decode(&ids).unwrap(), tokenizer.decode(&ids).unwrap());
@@ -157,11 +156,11 @@ proptest! {
     }
 }
 
-/// Every number once, in the order of each part.
-fn assert_complete(parts: &Parts<Vec<usize>>, count: usize) -> Result<(), TestCaseError> {
-    let all = [&parts.train, &parts.valid, &parts.test];
-    for part in all {
-        prop_assert!(part.is_sorted());
+/// Every index occurs once, and splits keep the order.
+fn assert_complete(splits: &Splits<Vec<usize>>, count: usize) -> Result<(), TestCaseError> {
+    let all = [&splits.train, &splits.valid, &splits.test];
+    for split in all {
+        prop_assert!(split.is_sorted());
     }
     let together: Vec<usize> = all.into_iter().flatten().copied().collect();
     prop_assert_eq!(together.len(), count);
@@ -173,92 +172,88 @@ proptest! {
     #![proptest_config(few())]
 
     #[test]
-    fn parts_are_disjoint_and_complete(
+    fn splits_are_disjoint_and_complete(
         count in 0_usize..200,
         [valid, test] in prop::array::uniform2(prop_oneof![Just(0.0), 0.0..1.0]),
         seed in any::<u64>(),
     ) {
-        let split = Split::new(valid, seed).with_test(test);
+        let split = Splitter::new(valid, seed).with_test(test);
         let examples: Vec<usize> = (0..count).collect();
         match split.examples(examples.clone()) {
-            Ok(parts) => {
-                assert_complete(&parts, count)?;
-                prop_assert_eq!(split.examples(examples).unwrap(), parts);
+            Ok(splits) => {
+                assert_complete(&splits, count)?;
+                prop_assert_eq!(split.examples(examples).unwrap(), splits);
             }
             Err(DataError::Range { .. }) => prop_assert!(valid + test >= 1.0),
             Err(DataError::Empty { .. }) => {}
             Err(other) => prop_assert!(false, "{}", other),
         }
         let classes = ["a", "b", "c"];
-        let document = |at: usize| Labelled::new(classes[at % 3], at.to_string());
-        if let Ok(parts) = split.labelled((0..count).map(document).collect()) {
-            let numbers = |part: Vec<Labelled>| {
-                part.iter().map(|it| it.text.parse().unwrap()).collect::<Vec<usize>>()
+        let document = |i: usize| Labelled::new(classes[i % 3], i.to_string());
+        if let Ok(splits) = split.labelled((0..count).map(document).collect()) {
+            let indices = |split: Vec<Labelled>| {
+                split.iter().map(|it| it.text.parse().unwrap()).collect::<Vec<usize>>()
             };
-            let learned: BTreeSet<_> = parts.train.iter().map(|it| it.label.clone()).collect();
-            prop_assert_eq!(learned.len(), count.min(3));
-            let [train, valid, test] = [parts.train, parts.valid, parts.test].map(numbers);
-            assert_complete(&Parts { train, valid, test }, count)?;
+            let classes: BTreeSet<_> = splits.train.iter().map(|it| it.label.clone()).collect();
+            prop_assert_eq!(classes.len(), count.min(3));
+            let [train, valid, test] = [splits.train, splits.valid, splits.test].map(indices);
+            assert_complete(&Splits { train, valid, test }, count)?;
         }
     }
 
     #[test]
-    fn parts_of_a_text_are_the_text(
+    fn text_splits_are_consecutive(
         text in text(),
         [valid, test] in prop::array::uniform2(0.0..1.0),
     ) {
-        if let Ok(parts) = Split::new(valid, 1).with_test(test).text(&text) {
-            prop_assert_eq!(parts.train + &parts.valid + &parts.test, text);
+        if let Ok(splits) = Splitter::new(valid, 1).with_test(test).text(&text) {
+            prop_assert_eq!(splits.train + &splits.valid + &splits.test, text);
         }
     }
 
     #[test]
-    fn batches_have_every_example_once(
+    fn batches_contain_every_example_once(
         sizes in prop::collection::vec((0_usize..40, 0_usize..4), 1..100),
-        most in 1_usize..300,
+        max in 1_usize..300,
         by_tokens in any::<bool>(),
         (seed, epoch) in (any::<u64>(), 0_usize..9),
     ) {
         let extent = |(width, rows): &(usize, usize)| Extent { width: *width, other: 0, rows: *rows };
         let extents: Vec<Extent> = sizes.iter().map(extent).collect();
-        let size = match by_tokens {
-            true => BatchSize::Tokens(most),
-            false => BatchSize::Examples(most),
-        };
+        let size = if by_tokens { BatchSize::Tokens(max) } else { BatchSize::Examples(max) };
         let plan = match Batching::new(size, seed).plan(extents) {
             Ok(plan) => plan,
-            Err(DataError::TooLong { length, longest, .. }) => {
-                prop_assert!(by_tokens && length > longest);
+            Err(DataError::TooLong { length, max, .. }) => {
+                prop_assert!(by_tokens && length > max);
                 return Ok(());
             }
             Err(other) => return Err(TestCaseError::fail(other.to_string())),
         };
-        for batches in [plan.epoch(epoch), plan.in_order()] {
+        for batches in [plan.epoch(epoch), plan.sorted_batches()] {
             let mut examples = batches.concat();
             examples.sort_unstable();
             prop_assert!(examples.into_iter().eq(0..sizes.len()));
             for batch in batches {
-                let used = if by_tokens { plan.padded(&batch) } else { batch.len() };
-                prop_assert!(!batch.is_empty() && used <= most, "{} of {}", used, most);
+                let used = if by_tokens { plan.padded_tokens(&batch) } else { batch.len() };
+                prop_assert!(!batch.is_empty() && used <= max, "{} of {}", used, max);
             }
         }
         prop_assert_eq!(plan.epoch(epoch), plan.epoch(epoch));
     }
 
     #[test]
-    fn windows_say_every_token_but_the_first_once(count in 0_u32..60, context in 1_usize..20) {
+    fn consecutive_windows_predict_every_token_but_the_first_once(count in 0_u32..60, context in 1_usize..20) {
         let tokens: Vec<u32> = (0..count).collect();
-        let windows: Vec<_> = Windows::new(context, 1, 0).all(&tokens).collect();
+        let windows: Vec<_> = Windows::new(context, 1, 0).consecutive(&tokens).collect();
         for window in &windows {
             prop_assert!(window.input.iter().map(|token| token + 1).eq(window.target.iter().copied()));
         }
-        let said: Vec<u32> = windows.iter().flat_map(|window| window.target.to_vec()).collect();
-        prop_assert_eq!(said.as_slice(), tokens.get(1..).unwrap_or_default());
+        let targets: Vec<u32> = windows.iter().flat_map(|window| window.target.to_vec()).collect();
+        prop_assert_eq!(targets.as_slice(), tokens.get(1..).unwrap_or_default());
     }
 }
 
-/// Tokenizers of each kind, as they are written.
-static WRITTEN: LazyLock<Vec<String>> = LazyLock::new(|| {
+static TOKENIZER_FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let texts = ["the cat sat on the mat", "好久不见 the dog", "a b c a b"];
     [
         TokenizerConfig::chars(),
@@ -275,27 +270,27 @@ static WRITTEN: LazyLock<Vec<String>> = LazyLock::new(|| {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..few() })]
 
-    /// A file of a tokenizer that was cut, written into or mixed up is refused in words, or is one
-    /// that works: nothing that is read from it ends the program later.
+    /// A tokenizer file with random edits is rejected with an error or works: it never causes a
+    /// panic later.
     #[test]
-    fn damaged_tokenizer_files_are_refused_or_work(
+    fn damaged_tokenizer_files_are_rejected_or_work(
         which in 0..3_usize,
-        at in any::<prop::sample::Index>(),
+        i in any::<prop::sample::Index>(),
         until in any::<prop::sample::Index>(),
-        instead in prop_oneof![Just(String::new()), "[0-9]{1,4}", text(), Just("null".to_owned())],
-        asked in text(),
+        replacement in prop_oneof![Just(String::new()), "[0-9]{1,4}", text(), Just("null".to_owned())],
+        input in text(),
     ) {
-        let whole = &WRITTEN[which];
-        let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).collect();
-        let (a, b) = (*at.get(&places), *until.get(&places));
+        let whole = &TOKENIZER_FILES[which];
+        let offsets: Vec<usize> = whole.char_indices().map(|(i, _)| i).collect();
+        let (a, b) = (*i.get(&offsets), *until.get(&offsets));
         let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 40));
-        let to = (to..=whole.len()).find(|at| whole.is_char_boundary(*at)).unwrap_or(whole.len());
-        let damaged = format!("{}{instead}{}", &whole[..from], &whole[to..]);
+        let to = (to..=whole.len()).find(|i| whole.is_char_boundary(*i)).unwrap_or(whole.len());
+        let damaged = format!("{}{replacement}{}", &whole[..from], &whole[to..]);
         let file = file(&damaged);
         match Tokenizer::load(file.path()) {
             Ok(tokenizer) => {
-                if let Ok(ids) = tokenizer.encode(&asked) {
-                    prop_assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary()));
+                if let Ok(ids) = tokenizer.encode(&input) {
+                    prop_assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocab_size()));
                     let _ = tokenizer.decode(&ids);
                 }
             }

@@ -1,4 +1,4 @@
-//! Ops with a gradient written by hand, as steps of autodiff.
+//! Autodiff nodes for ops with a hand-written backward pass.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +10,11 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Shape, TensorMetadata};
 use burn::tensor::FloatDType;
 
-/// A step of autodiff that computes the gradients by all its parents from a saved state and the
-/// gradient by its output.
+/// An autodiff step that computes the gradients of all its parents from a saved state and the
+/// output gradient.
 #[derive(Debug)]
 pub struct Step<B: Backend, S, const PARENTS: usize>(
-    /// The gradients, from the state and the gradient by the output.
+    /// Computes the gradients from the state and the output gradient.
     pub fn(S, FloatTensor<B>) -> [FloatTensor<B>; PARENTS],
 );
 
@@ -25,19 +25,19 @@ where
 {
     type State = S;
 
-    fn backward(self, ops: Ops<S, PARENTS>, to: &mut Gradients, _: &mut Checkpointer) {
-        let Self(gradients) = self;
-        let arrived = to.consume::<B>(&ops.node);
-        let by_parent = gradients(ops.state, arrived);
-        for (parent, gradient) in ops.parents.into_iter().zip(by_parent) {
+    fn backward(self, ops: Ops<S, PARENTS>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let Self(backward) = self;
+        let output_grad = grads.consume::<B>(&ops.node);
+        let parent_grads = backward(ops.state, output_grad);
+        for (parent, gradient) in ops.parents.into_iter().zip(parent_grads) {
             if let Some(parent) = parent {
-                to.register::<B>(parent.id, gradient);
+                grads.register::<B>(parent.id, gradient);
             }
         }
     }
 }
 
-/// Records what was computed from its parents, with the state that the backward pass starts from.
+/// Registers an op's output with its parents and the state saved for the backward pass.
 pub fn record<B, C, S, const PARENTS: usize>(
     step: Step<B, S, PARENTS>,
     parents: [NodeGuard; PARENTS],
@@ -55,8 +55,8 @@ where
     }
 }
 
-/// The gradient of an op's second output, which waits until that of the first has arrived, so
-/// that one backward pass does for both.
+/// The gradient of an op's second output, stored until the gradient of the first is available, so
+/// that one backward pass handles both.
 #[derive(Debug, Clone)]
 pub struct SecondGradient<B: Backend>(Arc<Mutex<Option<FloatTensor<B>>>>);
 
@@ -67,13 +67,13 @@ impl<B: Backend> Default for SecondGradient<B> {
 }
 
 impl<B: Backend> SecondGradient<B> {
-    /// What has arrived, if the second output was used.
+    /// Takes the stored gradient; `None` if the second output was not used.
     pub fn take(&self) -> Option<FloatTensor<B>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Records the second output as a child of the first: its gradient, if there is one, has then
-    /// arrived when the backward pass of the first is run.
+    /// Registers the second output as a child of the first, so that its gradient is stored before
+    /// the backward pass of the first runs.
     pub fn record<C: CheckpointStrategy>(
         &self,
         first: &FloatTensor<Autodiff<B, C>>,
@@ -82,16 +82,16 @@ impl<B: Backend> SecondGradient<B> {
         let like = first.primitive();
         let dtype = FloatDType::from(like.dtype());
         let state = (self.clone(), like.shape(), dtype, like.device());
-        record::<B, C, _, 1>(Step(put_aside::<B>), [first.node()], state, second)
+        record::<B, C, _, 1>(Step(store_gradient::<B>), [first.node()], state, second)
     }
 }
 
-/// Keeps the gradient by the second output. The first may have no gradient of its own, and its
-/// backward pass expects one.
-fn put_aside<B: Backend>(
-    (waiting, shape, dtype, device): (SecondGradient<B>, Shape, FloatDType, B::Device),
-    arrived: FloatTensor<B>,
+/// Stores the gradient of the second output, and returns zeros for the first: its backward pass
+/// needs a gradient even if the first output was not used.
+fn store_gradient<B: Backend>(
+    (slot, shape, dtype, device): (SecondGradient<B>, Shape, FloatDType, B::Device),
+    output_grad: FloatTensor<B>,
 ) -> [FloatTensor<B>; 1] {
-    *waiting.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
+    *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(output_grad);
     [B::float_zeros(shape, &device, dtype)]
 }

@@ -1,13 +1,12 @@
-//! Kernels for Burn: what a training step does besides matmuls and attention, each as one op
-//! that goes through memory once, with a gradient written by hand where there is one; and what
-//! kernels for CPUs are built on.
+//! Fused kernels for Burn: the parts of a training step other than matmuls and attention, each a
+//! single pass over memory with a hand-written backward pass, and building blocks for CPU kernels.
 //!
-//! Flex, NdArray and LibTorch on the CPU share a kernel for each, which works on the tensors'
-//! own memory. On CUDA, Adam and the norm are LibTorch's own kernels. Everywhere else an op is
-//! what Burn has for it: CubeCL fuses such operations by itself.
+//! Flex, NdArray and LibTorch on the CPU share one kernel per op, which works on the tensors' own
+//! memory. On CUDA, Adam and layer norm use LibTorch's kernels. On other devices, an op calls
+//! Burn's operations, which CubeCL fuses.
 //!
-//! No backend is named by who uses it: tensors bring their device with them. A backend's own
-//! kernels are compiled in by the feature of its name; without it the result is the same.
+//! Callers do not name a backend: tensors carry their device. The kernels of a backend are compiled
+//! in by the feature of its name; without it the result is the same.
 
 mod adam;
 #[cfg(feature = "tch")]
@@ -32,7 +31,7 @@ pub use loss::smoothed_cross_entropy;
 #[doc(hidden)]
 pub use reference::without_kernels;
 
-/// The README, whose example is compiled with the tests of the documentation.
+/// Compiles the README's example as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,26 +1,26 @@
-//! Computation without kernels, for measurements and tests that compare the two.
+//! Switch that disables kernels, for benchmarks and tests that compare with Burn's operations.
 
 use std::cell::Cell;
 
 thread_local! {
-    static IS_ON: Cell<bool> = const { Cell::new(false) };
+    static IS_ENABLED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether kernels are off in this thread.
-pub fn is_on() -> bool {
-    IS_ON.get()
+/// Whether kernels are disabled in this thread.
+pub fn is_enabled() -> bool {
+    IS_ENABLED.get()
 }
 
-/// Runs `work`, in this thread without any kernel of `zoo-kernels` and `zoo-attention`: by Burn's own operations, which
-/// autodiff records one by one.
+/// Runs `work` with the kernels of `zoo-kernels` and `zoo-attention` disabled in this thread:
+/// Burn's operations are called, which autodiff records one by one.
 #[doc(hidden)]
 pub fn without_kernels<T>(work: impl FnOnce() -> T) -> T {
-    struct Before(bool);
-    impl Drop for Before {
+    struct Restore(bool);
+    impl Drop for Restore {
         fn drop(&mut self) {
-            IS_ON.set(self.0);
+            IS_ENABLED.set(self.0);
         }
     }
-    let _before = Before(IS_ON.replace(true));
+    let _restore = Restore(IS_ENABLED.replace(true));
     work()
 }

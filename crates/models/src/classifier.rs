@@ -1,24 +1,23 @@
-//! A class for each sequence: an encoder, one vector of all its places, and a head.
+//! Sequence classifier: a Transformer encoder, pooling and a linear head.
 //!
 //! ```text
 //! x      = encoder(embedding(tokens) + positions)
-//! pooled = what became of a vector put first | mean(x) | Σ α_j x_j
+//! pooled = x at the CLS token | mean(x) | Σ α_j x_j
 //! logits = head(pooled)
 //! ```
 //!
-//! Devlin et al., [BERT](https://arxiv.org/abs/1810.04805), 2018, for the vector put first;
+//! Devlin et al., [BERT](https://arxiv.org/abs/1810.04805), 2018, for the CLS token;
 //! Yang et al., [Hierarchical Attention Networks](https://aclanthology.org/N16-1174), 2016,
-//! for the weights `α`.
+//! for attention pooling.
 //!
-//! A sequence without tokens has a vector of zeros, or what becomes of the one put first: its
-//! class is what the model says of nothing.
+//! The pooled vector of an empty sequence is zero, or the encoded CLS token.
 //!
 //! Parameters, by their names in weight files:
 //!
 //! | name | |
 //! |---|---|
 //! | `embedding.weight` | `[vocabulary, d_model]` |
-//! | `positions.table` | `[longest, d_model]`, where they are learned |
+//! | `positions.table` | `[longest, d_model]`, if learned |
 //! | `cls` | `[1, d_model]`, with `pooling: cls` |
 //! | `layers.N.…` | see [`blocks`](crate::blocks) |
 //! | `norm.{gamma,beta}` | with `final_norm` |
@@ -26,19 +25,17 @@
 //! | `head.{weight,bias}` | `[d_model, classes]` |
 
 use burn::module::{Module, Param};
-use burn::nn::{
-    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, LayerNorm, Linear,
-};
+use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
-use zoo_attention::{MechanismConfig, NoEntropy};
+use zoo_attention::{AttentionError, MechanismConfig};
 use zoo_kernels::dropout;
 use zoo_spec::keys::check_keys;
 use zoo_spec::{ClassifierSpec, Norm, Pooling};
 
 use crate::blocks::{
-    AddedPositions, EncoderLayer, LayerPlan, Notes, Role, Sight, embedded, linear, normed,
-    scaled_embeddings,
+    EncoderLayer, LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, embed,
+    final_norm, linear, normal, scale_embeddings,
 };
 use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summary, Tokens};
 
@@ -49,17 +46,17 @@ use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summar
 /// # use zoo_models::{ClassifierConfig, Pooling};
 /// // Four layers of width 256 and 4 heads, for documents of 5 classes.
 /// let config = ClassifierConfig::new(10_000, 5, 256, 4, 4)
-///     .with_attention(Mechanism::Longformer.into())
+///     .with_attention(Mechanism::Longformer)
 ///     .with_pooling(Pooling::Attention);
 /// assert_eq!(config.check(), Ok(()));
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassifierConfig {
-    /// Tokens of the vocabulary.
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
-    /// Sizes and choices, as in a config file.
+    /// Keys of a config file.
     #[serde(flatten)]
     pub spec: ClassifierSpec,
 }
@@ -67,17 +64,17 @@ pub struct ClassifierConfig {
 zoo_spec::classifier_keys!(setters ClassifierConfig);
 
 impl ClassifierConfig {
-    /// A classifier for a vocabulary of this size.
+    /// Creates a config with defaults for everything else.
     pub fn new(
         vocabulary: usize,
         classes: usize,
         d_model: usize,
-        heads: usize,
+        n_heads: usize,
         layers: usize,
     ) -> Self {
         let spec = ClassifierSpec {
             d_model,
-            heads,
+            n_heads,
             layers,
             ..ClassifierSpec::default()
         };
@@ -88,11 +85,11 @@ impl ClassifierConfig {
         }
     }
 
-    /// Whether the model can be made, without a device to make it on.
+    /// Checks the config without creating the model.
     ///
     /// # Errors
     ///
-    /// [`ModelError`] naming the field, what it may be and what it is.
+    /// [`ModelError`] with the field, its allowed values and its value.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         ModelError::at_least("classes", 1, self.classes)?;
@@ -101,7 +98,7 @@ impl ClassifierConfig {
             .check("attention", &self.spec.attention, Role::Bidirectional)
     }
 
-    /// Makes the model, for sizes that come from a file.
+    /// Initializes the model, for configs that come from a file.
     ///
     /// # Errors
     ///
@@ -110,22 +107,18 @@ impl ClassifierConfig {
         self.check()?;
         let (plan, spec) = (self.plan(), &self.spec);
         let d_model = spec.d_model;
-        let vectors = Initializer::Normal {
-            mean: 0.0,
-            std: 1.0 / (d_model as f64).sqrt(),
-        };
+        let initializer = normal(1.0 / (d_model as f64).sqrt());
         let layer = |_| plan.encoder_layer(&spec.attention, device);
-        let is_asked_for = |pooling: Pooling| spec.pooling == pooling;
         Ok(Classifier {
             embedding: EmbeddingConfig::new(self.vocabulary, d_model)
-                .with_initializer(vectors.clone())
+                .with_initializer(initializer.clone())
                 .init(device),
-            positions: AddedPositions::new(spec.positions, d_model, &vectors, device),
-            cls: is_asked_for(Pooling::Cls).then(|| vectors.init([1, d_model], device)),
+            positions: PositionEmbedding::new(spec.positions, d_model, &initializer, device),
+            cls: (spec.pooling == Pooling::Cls).then(|| initializer.init([1, d_model], device)),
             dropout: DropoutConfig::new(spec.dropout).init(),
             layers: (0..spec.layers).map(layer).collect(),
             norm: spec.final_norm.then(|| plan.layer_norm(device)),
-            pooling: is_asked_for(Pooling::Attention)
+            pooling: (spec.pooling == Pooling::Attention)
                 .then(|| ContextAttentionConfig::new(d_model, d_model).init(device)),
             head: linear([d_model, self.classes], true, &plan.initializer, device),
             config: self.clone(),
@@ -137,38 +130,37 @@ impl ClassifierConfig {
     }
 }
 
-/// A model that says what class a sequence is of. Made by a [`ClassifierConfig`].
+/// Sequence classifier. Created by a [`ClassifierConfig`].
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct Classifier {
-    /// What tokens are.
+    /// Token embedding.
     pub embedding: Embedding,
-    /// Where they are.
-    pub positions: AddedPositions,
-    /// What is put before them, if anything is.
+    /// Position embedding.
+    pub positions: PositionEmbedding,
+    /// Embedding of the CLS token, with `pooling: cls`.
     pub cls: Option<Param<Tensor<2>>>,
-    /// Numbers of embedded tokens that are forgotten while training.
+    /// Dropout of the embeddings.
     pub dropout: Dropout,
-    /// The layers, in the order they are gone through.
+    /// Layers, first to last.
     pub layers: Vec<EncoderLayer>,
-    /// After the last, if there is one.
+    /// Final layer norm.
     pub norm: Option<LayerNorm>,
-    /// What weighs places, if they are weighed.
+    /// Attention pooling, with `pooling: attention`.
     pub pooling: Option<ContextAttention>,
-    /// What predicts classes.
+    /// Classification head.
     pub head: Linear,
     #[module(skip)]
     config: ClassifierConfig,
 }
 
-/// Where a [`Classifier`] looks, and what it says.
+/// Attention weights and logits of a [`Classifier`].
 #[derive(Debug, Clone)]
-pub struct ClassifierLook {
-    /// `[batch, heads, places, places]` for each layer; with `pooling: cls` there is one place
-    /// more, before the others.
+pub struct ClassifierAttention {
+    /// `[batch, heads, seq, seq]` for each layer; with `pooling: cls`, `seq` includes the CLS token
+    /// at position 0.
     pub layers: Vec<Tensor<4>>,
-    /// `[batch, seq]`: how much of each place is in the vector that is classified, where that is
-    /// learned.
+    /// Pooling weights, `[batch, seq]`, with `pooling: attention`.
     pub pooling: Option<Tensor<2>>,
     /// `[batch, classes]`.
     pub logits: Tensor<2>,
@@ -177,36 +169,37 @@ pub struct ClassifierLook {
 model!(Classifier, ClassifierConfig, "classifier");
 
 impl Classifier {
-    /// What each class has for it.
+    /// Predicts the class of each sequence.
     ///
     /// # Shapes
     ///
     /// - tokens: `[batch, seq]`
-    /// - result: `[batch, classes]`, logits
+    /// - output: `[batch, classes]`, logits
     ///
     /// # Panics
     ///
-    /// If there are more places than were learned.
+    /// If a sequence is longer than the learned positions.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<2> {
-        self.predicted(self.places(tokens, &Notes::Nothing), tokens)
+        self.predict(self.hidden_states(tokens, &Recorder::default()), tokens)
     }
 
-    /// The logits, and the mean entropy of the attention weights: see
+    /// Logits and the mean entropy of the attention weights: see
     /// [`Gpt::forward_with_entropy`](crate::Gpt::forward_with_entropy).
     ///
     /// # Errors
     ///
-    /// [`NoEntropy`] for a mechanism whose weights do not sum to one.
+    /// [`AttentionError`] for a mechanism whose weights do not sum to one.
     pub fn forward_with_entropy(
         &self,
         tokens: &Tokens,
-    ) -> Result<(Tensor<2>, Tensor<1>), NoEntropy> {
-        Notes::mean_entropy(|notes| self.predicted(self.places(tokens, notes), tokens))
+    ) -> Result<(Tensor<2>, Tensor<1>), AttentionError> {
+        Recorder::mean_entropy(|recorder| {
+            self.predict(self.hidden_states(tokens, recorder), tokens)
+        })
     }
 
-    /// Where each token looks: the weights of every layer, whatever the mechanism, as
-    /// [`explain`](zoo_attention::explain()) has them; and what
-    /// [`forward`](Self::forward) says.
+    /// Attention weights of every layer, for any mechanism, as computed by
+    /// [`explain`](zoo_attention::explain()), and the logits of [`forward`](Self::forward).
     ///
     /// # Shapes
     ///
@@ -214,50 +207,43 @@ impl Classifier {
     ///
     /// # Panics
     ///
-    /// As [`forward`](Self::forward); if rows differ in length, or are empty.
-    pub fn look(&self, tokens: &Tokens) -> ClassifierLook {
-        tokens.assert_whole("classifier");
-        let (places, layers) = Notes::weights(|notes| self.places(tokens, notes));
+    /// As [`forward`](Self::forward); if rows differ in length or are empty.
+    pub fn attention_weights(&self, tokens: &Tokens) -> ClassifierAttention {
+        tokens.assert_unpadded("classifier");
+        let (hidden, layers) = Recorder::weights(|recorder| self.hidden_states(tokens, recorder));
         let pooling = self.pooling.as_ref();
-        ClassifierLook {
+        ClassifierAttention {
             layers,
-            pooling: pooling.map(|pooling| {
-                let pooled = pooling.forward(places.clone(), tokens.pattern());
-                pooled.weights
-            }),
-            logits: self.predicted(places, tokens),
+            pooling: pooling
+                .map(|pooling| pooling.forward(hidden.clone(), tokens.pattern()).weights),
+            logits: self.predict(hidden, tokens),
         }
     }
 
-    /// After the last layer, `[batch, seq, d_model]`, with one place more before them where it is
-    /// what is taken in the end.
-    fn places(&self, tokens: &Tokens, notes: &Notes) -> Tensor<3> {
+    /// Output of the last layer, `[batch, seq, d_model]`; `seq` includes the CLS token, if any.
+    fn hidden_states(&self, tokens: &Tokens, recorder: &Recorder) -> Tensor<3> {
         let spec = &self.config.spec;
-        let scaled = spec.scale_embeddings;
-        let places = embedded(&self.embedding, scaled, &self.positions, tokens.ids(), 0);
-        let (places, lengths) = self.with_cls(places, tokens.lengths());
-        let sight = Sight {
-            lengths: &lengths,
-            is_causal: false,
-            notes,
-        };
+        let is_scaled = spec.scale_embeddings;
+        let hidden = embed(&self.embedding, is_scaled, &self.positions, tokens.ids(), 0);
+        let (hidden, lengths) = self.prepend_cls(hidden, tokens.lengths());
+        let options = SelfAttentionOptions::new(&lengths, false, recorder);
         let layers = self.layers.iter();
-        let places = layers.fold(dropout(&self.dropout, places), |places, layer| {
-            layer.forward(places, sight)
+        let hidden = layers.fold(dropout(&self.dropout, hidden), |hidden, layer| {
+            layer.forward(hidden, options)
         });
-        normed(self.norm.as_ref(), spec.epsilon, places)
+        final_norm(self.norm.as_ref(), spec.epsilon, hidden)
     }
 
-    fn predicted(&self, places: Tensor<3>, tokens: &Tokens) -> Tensor<2> {
-        self.head.forward(self.pooled(places, tokens))
+    fn predict(&self, hidden: Tensor<3>, tokens: &Tokens) -> Tensor<2> {
+        self.head.forward(self.pool(hidden, tokens))
     }
 
-    /// What it takes.
+    /// Limits of the input.
     pub fn limits(&self) -> Limits {
-        Limits {
-            vocabulary: self.config.vocabulary,
-            longest: self.config.spec.positions.longest(),
-        }
+        Limits::new(
+            self.config.vocabulary,
+            self.config.spec.positions.max_positions(),
+        )
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of
@@ -265,20 +251,19 @@ impl Classifier {
     ///
     /// # Panics
     ///
-    /// If there are no tokens.
+    /// If a length is 0.
     pub fn flops(&self, batch: usize, seq: usize) -> f64 {
         let (d_model, classes) = (self.config.spec.d_model, self.config.classes);
-        let places = seq + usize::from(self.cls.is_some());
-        let layers = self.layers.iter().map(|layer| layer.flops(places, false));
-        let pooling = match &self.pooling {
-            Some(pooling) => pooling.flops(seq),
-            None => 0.0,
-        };
+        let seq_with_cls = seq + usize::from(self.cls.is_some());
+        let layers = self.layers.iter();
+        let layers = layers.map(|layer| layer.flops(seq_with_cls, false));
+        let pooling = self.pooling.as_ref();
+        let pooling = pooling.map_or(0.0, |pooling| pooling.flops(seq));
         let head = 2.0 * (d_model * classes) as f64;
         batch as f64 * (layers.sum::<f64>() + pooling + head)
     }
 
-    /// What it is made of.
+    /// Summary of the model.
     pub fn summary(&self) -> Summary {
         let ClassifierConfig {
             vocabulary,
@@ -287,50 +272,49 @@ impl Classifier {
         } = &self.config;
         let (d_model, mechanism) = (spec.d_model, spec.attention.mechanism());
         let table = format!("{vocabulary} x {d_model}");
-        let positions = spec.positions.word();
-        let layers = self.config.plan().sizes(spec.layers, mechanism.word());
-        let own = self.layers.iter().map(EncoderLayer::parameters);
-        let of_layers = own.sum::<usize>() + self.norm.num_params();
-        let of_pooling = self.pooling.num_params() + self.cls.num_params();
+        let positions = spec.positions.name();
+        let layers = self.config.plan().sizes(spec.layers, mechanism.name());
+        let layer_params = self.layers.iter().map(EncoderLayer::parameters);
+        let layer_params = layer_params.sum::<usize>() + self.norm.num_params();
+        let pooling_params = self.pooling.num_params() + self.cls.num_params();
         let head = format!("{d_model} x {classes}");
         Summary::new(format!("classifier of {} layers, {mechanism}", spec.layers))
             .with("embedding", table, self.embedding.num_params())
             .with("positions", positions, self.positions.num_params())
-            .with("layers", layers, of_layers)
-            .with("pooling", spec.pooling.word(), of_pooling)
+            .with("layers", layers, layer_params)
+            .with("pooling", spec.pooling.name(), pooling_params)
             .with("head", head, self.head.num_params())
     }
 
-    /// The places, one more before them where it is what is taken in the end; and how many
-    /// there are.
-    fn with_cls(&self, places: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
+    /// Prepends the CLS token, if any; returns the new lengths, too.
+    fn prepend_cls(&self, hidden: Tensor<3>, lengths: &[usize]) -> (Tensor<3>, Vec<usize>) {
         let Some(cls) = &self.cls else {
-            return (places, lengths.to_vec());
+            return (hidden, lengths.to_vec());
         };
-        let [batch, _, d_model] = places.dims();
+        let [batch, _, d_model] = hidden.dims();
         let cls = cls.val().reshape([1, 1, d_model]);
         let cls = cls.expand([batch, 1, d_model]);
-        let cls = scaled_embeddings(cls, self.config.spec.scale_embeddings);
+        let cls = scale_embeddings(cls, self.config.spec.scale_embeddings);
         let lengths = lengths.iter().map(|length| length + 1).collect();
-        (Tensor::cat(vec![cls, places], 1), lengths)
+        (Tensor::cat(vec![cls, hidden], 1), lengths)
     }
 
-    /// A sequence as one vector: `[batch, d_model]`.
-    fn pooled(&self, places: Tensor<3>, tokens: &Tokens) -> Tensor<2> {
-        let [batch, _, d_model] = places.dims();
+    /// Pools each sequence into one vector: `[batch, d_model]`.
+    fn pool(&self, hidden: Tensor<3>, tokens: &Tokens) -> Tensor<2> {
+        let [batch, _, d_model] = hidden.dims();
         if self.cls.is_some() {
-            return places.slice_dim(1, 0..1).reshape([batch, d_model]);
+            return hidden.slice_dim(1, 0..1).reshape([batch, d_model]);
         }
         if let Some(pooling) = &self.pooling {
-            return pooling.forward(places, tokens.pattern()).vector;
+            return pooling.forward(hidden, tokens.pattern()).vector;
         }
         let [_, seq] = tokens.dims();
-        let shares = tokens.lengths().iter().flat_map(|length| {
-            let share = 1.0 / (*length).max(1) as f32;
-            (0..seq).map(move |place| if place < *length { share } else { 0.0 })
+        let weights = tokens.lengths().iter().flat_map(|length| {
+            let weight = 1.0 / (*length).max(1) as f32;
+            (0..seq).map(move |position| if position < *length { weight } else { 0.0 })
         });
-        let shares = TensorData::new(shares.collect::<Vec<f32>>(), [batch, 1, seq]);
-        let shares = Tensor::<3>::from_data(shares, (&places.device(), places.dtype()));
-        shares.matmul(places).reshape([batch, d_model]) // [batch, 1, d_model] before
+        let weights = TensorData::new(weights.collect::<Vec<f32>>(), [batch, 1, seq]);
+        let weights = Tensor::<3>::from_data(weights, (&hidden.device(), hidden.dtype()));
+        weights.matmul(hidden).reshape([batch, d_model]) // [batch, 1, d_model] before
     }
 }

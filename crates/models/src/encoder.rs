@@ -1,115 +1,110 @@
-//! Layers in which places look at each other, from vectors to vectors: what burn-nn's
-//! `TransformerEncoder` is, with any mechanism.
+//! Transformer encoder over embedded inputs: burn-nn's `TransformerEncoder` with any mechanism.
 //!
-//! [`import::burn_encoder`](crate::weights::import::burn_encoder) takes the weights of one.
+//! [`import::burn_encoder`](crate::weights::import::burn_encoder) imports the weights of burn-nn's.
 
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
 use zoo_attention::mechanisms::Mechanism;
 use zoo_attention::{MechanismConfig, Pattern};
 use zoo_spec::keys::check_keys;
 use zoo_spec::{Activation, ClassifierSpec, LayerSpec, Norm, PositionEncoding};
 
 use crate::ModelError;
-use crate::blocks::{EncoderLayer, LayerPlan, Role, normed};
+use crate::blocks::{EncoderLayer, LayerPlan, Role, final_norm};
 
-/// Configuration of a [`TransformerEncoder`]. The defaults are burn-nn's, but for attention's
-/// weights, of which it forgets as many as of everything else.
-///
-/// ```
-/// # use zoo_attention::Mechanism;
-/// # use zoo_models::{Norm, TransformerEncoderConfig};
-/// let config = TransformerEncoderConfig::new(256, 1024, 8, 4)
-///     .with_norm(Norm::Pre)
-///     .with_mechanism(Mechanism::Longformer.into());
-/// assert_eq!(config.check(), Ok(()));
-/// ```
-#[derive(Config, Debug)]
-pub struct TransformerEncoderConfig {
-    /// Numbers of each place.
-    pub d_model: usize,
-    /// Numbers between the matrices of a feed-forward network.
-    pub d_feed_forward: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Layers.
-    pub layers: usize,
-    /// Key and value heads; `None` is as many as the mechanism says, else one for each query
-    /// head.
-    pub kv_heads: Option<usize>,
-    /// How places attend to each other. Default: flash.
-    #[config(default = "MechanismConfig::from(Mechanism::Flash)")]
-    pub mechanism: MechanismConfig,
-    /// Where layers normalise. Default: after each part.
-    #[config(default = "Norm::Post")]
-    pub norm: Norm,
-    /// Whether there is a norm after the last layer. Default: no.
-    #[config(default = false)]
-    pub final_norm: bool,
-    /// What feed-forward networks do between their matrices. Default: gelu.
-    #[config(default = "Activation::Gelu")]
-    pub activation: Activation,
-    /// How heads learn about places: not at all, by turning them or by the distance. Vectors
-    /// are added to places by whoever makes them. Default: not at all.
-    #[config(default = "PositionEncoding::None")]
-    pub positions: PositionEncoding,
-    /// The share of numbers forgotten while training, of what each part of a layer adds.
-    /// Default: 0.1.
-    #[config(default = 0.1)]
-    pub dropout: f64,
-    /// The share forgotten between the matrices of feed-forward networks; `None` is `dropout`.
-    pub feed_forward_dropout: Option<f64>,
-    /// The share of attention's weights forgotten while training. Default: none.
-    #[config(default = 0.0)]
-    pub attention_dropout: f64,
-    /// What norms add to a variance. Default: 1e-5.
-    #[config(default = 1e-5)]
-    pub epsilon: f64,
+zoo_spec::builder! {
+    /// Configuration of a [`TransformerEncoder`]. The defaults are burn-nn's, except that attention
+    /// weights have no dropout.
+    ///
+    /// ```
+    /// # use zoo_attention::mechanisms::Longformer;
+    /// # use zoo_models::{Norm, TransformerEncoderConfig};
+    /// let config = TransformerEncoderConfig::new(256, 1024, 8, 4)
+    ///     .with_norm(Norm::Pre)
+    ///     .with_mechanism(Longformer { window: 64, global: 1 });
+    /// assert_eq!(config.check(), Ok(()));
+    /// ```
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct TransformerEncoderConfig {
+        /// Model (embedding) dimension.
+        d_model: usize,
+        /// Feed-forward hidden size.
+        d_feed_forward: usize,
+        /// Query heads.
+        n_heads: usize,
+        /// Layers.
+        layers: usize,
+        ;
+        /// Key and value heads; `None` is the mechanism's default, usually one for each query head.
+        n_heads_kv: Option<usize> = None,
+        /// Attention mechanism. Default: flash.
+        mechanism: MechanismConfig = Mechanism::Flash.into(),
+        /// Pre- or post-norm. Default: post.
+        norm: Norm = Norm::Post,
+        /// Whether a layer norm follows the last layer. Default: no.
+        final_norm: bool = false,
+        /// Activation of the feed-forward networks. Default: gelu.
+        activation: Activation = Activation::Gelu,
+        /// Position encoding inside attention: none, rotary or ALiBi. Absolute positions belong to
+        /// the input. Default: none.
+        positions: PositionEncoding = PositionEncoding::None,
+        /// Dropout probability of each sublayer's output. Default: 0.1.
+        dropout: f64 = 0.1,
+        /// Dropout probability inside the feed-forward networks; `None` is `dropout`.
+        feed_forward_dropout: Option<f64> = None,
+        /// Dropout probability of the attention weights. Default: 0.
+        attention_dropout: f64 = 0.0,
+        /// Layer-norm epsilon. Default: 1e-5.
+        epsilon: f64 = 1e-5,
+    }
 }
 
-/// Layers in which places look at each other. Made by a [`TransformerEncoderConfig`].
+impl Config for TransformerEncoderConfig {}
+
+/// Stack of encoder layers. Created by a [`TransformerEncoderConfig`].
 #[derive(Module, Debug)]
 pub struct TransformerEncoder {
-    /// The layers, in the order they are gone through.
+    /// Layers, first to last.
     pub layers: Vec<EncoderLayer>,
-    /// After the last, if there is one.
+    /// Final layer norm.
     pub norm: Option<LayerNorm>,
     #[module(skip)]
     epsilon: f64,
 }
 
 impl TransformerEncoderConfig {
-    /// Whether it can be made, without a device to make it on.
+    /// Checks the config without creating the module.
     ///
     /// # Errors
     ///
-    /// [`ModelError`] naming the field, what it may be and what it is.
+    /// [`ModelError`] with the field, its allowed values and its value.
     pub fn check(&self) -> Result<(), ModelError> {
-        // Its fields are named as the keys of a classifier.
+        // The fields have the names of the classifier's keys.
         check_keys(self, ClassifierSpec::KEYS)?;
-        let is_of_heads = matches!(
+        let is_inside_attention = matches!(
             self.positions,
             PositionEncoding::None | PositionEncoding::Rotary(_) | PositionEncoding::Alibi
         );
-        let allowed = "none, rotary or alibi where places are vectors already";
+        let allowed = "none, rotary or alibi for embedded inputs";
         let got = format!("{:?}", self.positions);
-        ModelError::require(is_of_heads, "positions", allowed, got)?;
+        ModelError::require(is_inside_attention, "positions", allowed, got)?;
         self.plan().check("mechanism", &self.mechanism, Role::Any)
     }
 
-    /// Makes it.
+    /// Initializes the module.
     ///
     /// # Panics
     ///
-    /// If that cannot be: see [`try_init`](Self::try_init).
+    /// If the config is invalid: see [`try_init`](Self::try_init).
     pub fn init(&self, device: &Device) -> TransformerEncoder {
         self.try_init(device)
             .unwrap_or_else(|error| panic!("TransformerEncoder: {error}"))
     }
 
-    /// Makes it, for sizes that come from a file.
+    /// Initializes the module, for configs that come from a file.
     ///
     /// # Errors
     ///
@@ -128,8 +123,8 @@ impl TransformerEncoderConfig {
     fn plan(&self) -> LayerPlan {
         let spec = LayerSpec {
             d_model: self.d_model,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
+            n_heads: self.n_heads,
+            n_heads_kv: self.n_heads_kv,
             d_head: None,
             d_feed_forward: self.d_feed_forward,
             activation: self.activation,
@@ -149,21 +144,21 @@ impl TransformerEncoderConfig {
 }
 
 impl TransformerEncoder {
-    /// What places are after they have looked at each other, as a pattern lets them.
+    /// Applies all layers; the pattern masks attention.
     ///
     /// # Shapes
     ///
-    /// - places: `[batch, seq, d_model]`
-    /// - result: the same
+    /// - x: `[batch, seq, d_model]`
+    /// - output: `[batch, seq, d_model]`
     ///
     /// # Panics
     ///
-    /// If the pattern does not fit the places, or the mechanism does not take it.
-    pub fn forward(&self, places: Tensor<3>, pattern: Pattern) -> Tensor<3> {
+    /// If the pattern does not fit the shape of `x`, or the mechanism does not support it.
+    pub fn forward(&self, x: Tensor<3>, pattern: Pattern) -> Tensor<3> {
         let layers = self.layers.iter();
-        let places = layers.fold(places, |places, layer| {
-            layer.seeing(places, pattern.clone())
+        let hidden = layers.fold(x, |hidden, layer| {
+            layer.forward_with_pattern(hidden, pattern.clone())
         });
-        normed(self.norm.as_ref(), self.epsilon, places)
+        final_norm(self.norm.as_ref(), self.epsilon, hidden)
     }
 }

@@ -1,143 +1,101 @@
-//! What a person can get wrong, with the field or the token it is about.
+//! Errors of configs, inputs and generation.
 
-use zoo_attention::{CannotDecode, Mechanism, MultiHeadError, NoEntropy};
+use zoo_attention::{AttentionError, Mechanism};
 use zoo_spec::Tying;
 use zoo_spec::keys::InvalidValue;
 
-/// A model that cannot be made, or cannot take what it is given.
+/// A model cannot be created, or does not accept its input.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A field of a config is out of range.
+    /// A config field is out of range.
     #[error("{field} must be {allowed}, got {got}")]
     Range {
-        /// What it is called in the config.
+        /// Name of the field.
         field: String,
-        /// What it may be.
+        /// Allowed values.
         allowed: String,
-        /// What it is.
+        /// Actual value.
         got: String,
     },
-    /// An attention cannot be made.
+    /// An attention module cannot be created, or does not support an operation.
     #[error("{field}: {source}")]
     Attention {
-        /// Which of the model's.
+        /// Config field of the module.
         field: &'static str,
-        /// Why.
-        source: MultiHeadError,
+        /// Cause.
+        source: AttentionError,
     },
-    /// An attention that has to go place by place cannot.
-    #[error("{field}: {source}")]
-    CannotDecode {
-        /// Which of the model's.
-        field: &'static str,
-        /// Why.
-        source: CannotDecode,
-    },
-    /// A mechanism does not support what the model uses it for.
-    #[error("{field} = {mechanism} cannot be used for {what}: {reason}")]
+    /// A mechanism does not support the attention it is configured for.
+    #[error("{field} = {mechanism} cannot be used for {usage}: {reason}")]
     Mechanism {
-        /// The field of the config.
+        /// Config field.
         field: &'static str,
-        /// The mechanism.
+        /// Mechanism.
         mechanism: Mechanism,
-        /// What it was to be used for.
-        what: &'static str,
-        /// Why it cannot.
+        /// Kind of attention it is configured for.
+        usage: &'static str,
+        /// Why it is not supported.
         reason: &'static str,
     },
-    /// The weights of an attention have no entropy.
+    /// An attention module does not support an operation.
     #[error(transparent)]
-    NoEntropy(#[from] NoEntropy),
+    Unsupported(#[from] AttentionError),
     /// A token is outside of the vocabulary.
     #[error(
-        "token {id} at place {place} of row {row} is outside of the vocabulary: it has {vocabulary} \
-         tokens, 0 to {}",
+        "token {id} at position {position} of {sequence} is outside of the vocabulary: it has \
+         {vocabulary} tokens, 0 to {}",
         vocabulary.saturating_sub(1)
     )]
     Token {
-        /// Which sequence.
-        row: usize,
-        /// Where in it.
-        place: usize,
-        /// The token.
+        /// The sequence, for example `row 3` or `sentence 1 of document 2`.
+        sequence: String,
+        /// Position in the sequence.
+        position: usize,
+        /// Token id.
         id: u32,
-        /// How many there are.
+        /// Vocabulary size.
         vocabulary: usize,
     },
-    /// A batch of nothing.
-    #[error("a batch must have a row at least, got none")]
-    NoRows,
-    /// A model that would forget while it generates, and remember all for a gradient.
+    /// A batch has no rows.
+    #[error("a batch needs at least one row, got none")]
+    EmptyBatch,
+    /// Generation was called with a model on an autodiff device, where dropout is active.
     #[error(
-        "the model is on a device that takes gradients: generate with one that does not, which \
-         its `valid` gives"
+        "cannot generate with a model on an autodiff device\n  help: use `model.valid()`, which \
+         moves it to the inner device"
     )]
-    TakesGradients,
-    /// A sequence is longer than the model has positions for.
-    #[error("row {row} has {length} tokens, and the model has positions for {longest} of them")]
+    AutodiffDevice,
+    /// A sequence is longer than the model's context.
+    #[error("{sequence} has {length} tokens; the model's context is {max}")]
     TooLong {
-        /// Which sequence.
-        row: usize,
-        /// How long it is.
+        /// The sequence, for example `row 3` or `sentence 1 of document 2`.
+        sequence: String,
+        /// Its length.
         length: usize,
-        /// How long it may be.
-        longest: usize,
+        /// Maximum length.
+        max: usize,
     },
-    /// There is nothing to continue.
-    #[error("row {row} has no prompt: a text is continued from one token at least")]
-    NoPrompt {
-        /// Which one.
+    /// A prompt has no tokens.
+    #[error("row {row} has an empty prompt; generation needs at least one token")]
+    EmptyPrompt {
+        /// Index of the prompt.
         row: usize,
-    },
-    /// A word of a document is outside of the vocabulary.
-    #[error(
-        "token {id} at place {place} of sentence {sentence} of document {document} is outside of \
-         the vocabulary: it has {vocabulary} tokens, 0 to {}",
-        vocabulary.saturating_sub(1)
-    )]
-    DocumentToken {
-        /// Which document.
-        document: usize,
-        /// Which sentence of it.
-        sentence: usize,
-        /// Where in that.
-        place: usize,
-        /// The token.
-        id: u32,
-        /// How many there are.
-        vocabulary: usize,
-    },
-    /// A sentence of a document is longer than the model has positions for.
-    #[error(
-        "sentence {sentence} of document {document} has {length} tokens, and the model has \
-         positions for {longest} of them"
-    )]
-    SentenceTooLong {
-        /// Which document.
-        document: usize,
-        /// Which sentence of it.
-        sentence: usize,
-        /// How long it is.
-        length: usize,
-        /// How long it may be.
-        longest: usize,
     },
 }
 
 impl ModelError {
-    pub(crate) fn at_least(field: &str, least: usize, got: usize) -> Result<(), Self> {
-        Self::require(got >= least, field, format!("at least {least}"), got)
+    pub(crate) fn at_least(field: &str, min: usize, got: usize) -> Result<(), Self> {
+        Self::require(got >= min, field, format!("at least {min}"), got)
     }
 
-    /// `field` must be `allowed`, and is `got`.
     pub(crate) fn require(
-        is_fine: bool,
+        is_valid: bool,
         field: &str,
         allowed: impl Into<String>,
         got: impl ToString,
     ) -> Result<(), Self> {
-        if is_fine {
+        if is_valid {
             return Ok(());
         }
         Err(Self::Range {
@@ -147,23 +105,23 @@ impl ModelError {
         })
     }
 
-    /// That vectors of two vocabularies can be the same.
-    pub(crate) fn check_tied(tying: Tying, [source, target]: [usize; 2]) -> Result<(), Self> {
+    /// Checks that source and target embedding can be shared if `tying` asks for it.
+    pub(crate) fn check_tying(tying: Tying, [source, target]: [usize; 2]) -> Result<(), Self> {
         let allowed = format!(
             "none or decoder where source_vocabulary = {source} and target_vocabulary = {target} \
              differ"
         );
-        let is_fine = tying != Tying::All || source == target;
-        Self::require(is_fine, "tying", allowed, tying.word())
+        let is_valid = tying != Tying::All || source == target;
+        Self::require(is_valid, "tying", allowed, tying.name())
     }
 }
 
 impl From<InvalidValue> for ModelError {
-    fn from(wrong: InvalidValue) -> Self {
+    fn from(error: InvalidValue) -> Self {
         Self::Range {
-            field: wrong.key,
-            allowed: wrong.allowed,
-            got: wrong.got,
+            field: error.key,
+            allowed: error.allowed,
+            got: error.got,
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Models on any attention mechanism.
+//! Models built on any attention mechanism.
 //!
-//! No backend is named here: tensors bring their device with them.
+//! The crate enables no backend; models run on the device of their tensors.
 
 #[macro_use]
 mod macros;
 
 pub mod blocks;
-mod chance;
 pub mod classifier;
 mod context_attention;
 pub mod encoder;
@@ -15,6 +14,7 @@ pub mod generate;
 pub mod gpt;
 pub mod han;
 mod loss;
+mod random;
 pub mod seq2seq;
 mod summary;
 #[cfg(test)]
@@ -23,31 +23,30 @@ mod tokens;
 pub mod transformer;
 pub mod weights;
 
-pub use classifier::{Classifier, ClassifierConfig, ClassifierLook};
-pub use context_attention::{ContextAttention, ContextAttentionConfig, Pooled};
+pub use classifier::{Classifier, ClassifierAttention, ClassifierConfig};
+pub use context_attention::{ContextAttention, ContextAttentionConfig, PoolingOutput};
 pub use encoder::{TransformerEncoder, TransformerEncoderConfig};
 pub use error::ModelError;
-pub use generate::{GenerateConfig, Generated, Generative, Stop, Strategy, generate};
+pub use generate::{GenerateConfig, GeneratedSequence, Generative, Stop, Strategy, generate};
 pub use gpt::{Gpt, GptConfig, GptState};
-pub use han::{Documents, Han, HanConfig};
+pub use han::{Documents, Han, HanConfig, HanOutput};
 pub use loss::token_loss;
 pub use seq2seq::{Seq2Seq, Seq2SeqConfig, Seq2SeqOutput, Seq2SeqState};
 pub use summary::{Part, Summary};
 pub use tokens::{Limits, Tokens};
-pub use transformer::{Encoded, Transformer, TransformerConfig, TransformerLook, TransformerState};
+pub use transformer::{
+    EncoderOutput, Transformer, TransformerAttention, TransformerConfig, TransformerState,
+};
 pub use zoo_spec::{
     Activation, Alignment, Cell, ClassifierSpec, Feeding, GptSpec, HanSpec, Norm, Pooling,
     PositionEncoding, Seq2SeqSpec, TransformerSpec, Tying,
 };
 
-/// Runs `work`, in this thread without any kernel of this project: by Burn's own operations, which
-/// autodiff records one by one. For measurements and tests that compare the two.
+// For measurements and tests that compare this project's kernels with Burn's operations.
 #[doc(hidden)]
-pub fn without_kernels<T>(work: impl FnOnce() -> T) -> T {
-    zoo_kernels::without_kernels(work)
-}
+pub use zoo_kernels::without_kernels;
 
-/// The README, whose example is compiled with the tests of the documentation.
+/// The README, whose example is compiled as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

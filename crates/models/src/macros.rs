@@ -1,44 +1,50 @@
-//! What all models and their configs have, from the keys that `zoo-spec` declares.
+//! Methods that all models and their configs share.
 
-/// Implements `with_KEY` for each field of a config, or for each key of its `spec`, called by the
-/// macro that [`zoo_spec::keys!`] declares beside the struct.
+/// Implements the builder `with_KEY` for each field of a config, or for each key of its `spec`.
+/// Called by the macro that [`zoo_spec::keys!`] declares beside the struct.
 macro_rules! setters {
     ($config:ident { $($keys:tt)* }) => {
         setters! { $config, (spec) { $($keys)* } }
     };
-    ($config:ident, $within:tt { $( $(#[doc = $doc:literal])+ $key:ident: $type:ty, )* }) => {
-        pastey::paste! {
+    ($config:ident, $path:tt { $( $(#[doc = $doc:literal])+ $key:ident: $type:ty, )* }) => {
+        zoo_spec::pastey::paste! {
             impl $config {
                 $(
                     $(#[doc = $doc])+
                     #[must_use]
-                    pub fn [<with_ $key>](mut self, $key: $type) -> Self {
-                        setters!(@set self $within $key);
+                    pub fn [<with_ $key>](mut self, $key: setters!(@type $key $type)) -> Self {
+                        setters!(@set self $path $key);
                         self
                     }
                 )*
             }
         }
     };
+    // A mechanism is given by its name, its struct or its config.
+    (@type attention $type:ty) => { impl Into<$type> };
+    (@type encoder_attention $type:ty) => { impl Into<$type> };
+    (@type decoder_attention $type:ty) => { impl Into<$type> };
+    (@type cross_attention $type:ty) => { impl Into<$type> };
+    (@type $key:ident $type:ty) => { $type };
     (@set $config:ident () $key:ident) => {
-        $config.$key = $key
+        $config.$key = $key.into()
     };
     (@set $config:ident (spec) $key:ident) => {
-        $config.spec.$key = $key
+        $config.spec.$key = $key.into()
     };
 }
 
-/// Implements what follows from `try_init` of a config and `summary` of its model.
+/// Implements what derives from `try_init` of a config and `summary` of its model.
 macro_rules! model {
     ($model:ident, $config:ident, $name:literal) => {
         impl burn::config::Config for $config {}
 
         impl $config {
-            /// Makes the model.
+            /// Initializes the model.
             ///
             /// # Panics
             ///
-            /// If that cannot be: see [`try_init`](Self::try_init).
+            /// If the config is invalid: see [`try_init`](Self::try_init).
             pub fn init(&self, device: &burn::tensor::Device) -> $model {
                 self.try_init(device)
                     .unwrap_or_else(|error| panic!(concat!($name, ": {}"), error))
@@ -46,12 +52,12 @@ macro_rules! model {
         }
 
         impl $model {
-            /// What it was made by.
+            /// Config of the model.
             pub fn config(&self) -> &$config {
                 &self.config
             }
 
-            /// How many numbers it has learned, those that are shared once.
+            /// Number of trainable parameters; shared ones count once.
             pub fn parameters(&self) -> usize {
                 self.summary().parameters()
             }

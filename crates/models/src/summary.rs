@@ -1,29 +1,29 @@
-//! A model in a few lines: what it is made of, and how many numbers that are.
+//! Summary of a model: its parts with their sizes and parameter counts.
 
 use std::fmt;
 
-/// What a model is made of. Printed, it is a table.
+/// Parts of a model; displayed as a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The model and its sizes in a line.
+    /// Name and main sizes of the model.
     pub title: String,
-    /// Its parts, in the order that numbers go through them.
+    /// Parts in forward order.
     pub parts: Vec<Part>,
 }
 
 /// A part of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Its sizes.
+    /// Sizes.
     pub sizes: String,
-    /// Numbers it has learned; none of its own where it shares another's.
+    /// Number of trainable parameters; 0 if they are shared with another part.
     pub parameters: usize,
 }
 
 impl Summary {
-    /// A model without parts yet.
+    /// Creates a summary without parts.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -31,7 +31,7 @@ impl Summary {
         }
     }
 
-    /// The same with one part more.
+    /// Adds a part.
     #[must_use]
     pub fn with(
         mut self,
@@ -47,7 +47,7 @@ impl Summary {
         self
     }
 
-    /// Numbers that all parts have learned.
+    /// Total number of trainable parameters.
     pub fn parameters(&self) -> usize {
         self.parts.iter().map(|part| part.parameters).sum()
     }
@@ -80,12 +80,12 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Digits in groups of three.
+/// A number with thousands separators.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -98,14 +98,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_that_lines_up() {
+    fn columns_are_aligned() {
         let summary = Summary::new("a model")
             .with("embedding", "1000 x 512", 512_000)
-            .with("head", "the embedding's", 0);
+            .with("output", "tied to embedding", 0);
         let text = "a model
-  embedding   1000 x 512       512,000
-  head        the embedding's        -
-  parameters                   512,000";
+  embedding   1000 x 512         512,000
+  output      tied to embedding        -
+  parameters                     512,000";
         assert_eq!(summary.to_string(), text);
         assert_eq!(summary.parameters(), 512_000);
     }

@@ -1,4 +1,4 @@
-//! What each config can be, and how it is written.
+//! Validation and serialization of configs.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,22 +7,22 @@ use zoo_attention::{Mechanism, MechanismConfig};
 
 use super::*;
 
-/// A config that is fine is refused with changes: of two lines each, the first has the changes as
-/// JSON, the second the error.
-pub(crate) fn refused<C: Serialize + DeserializeOwned>(
-    fine: &C,
+/// Checks that a valid config is rejected after changes. Each case has two lines: the changes as
+/// JSON, and the error.
+pub(crate) fn assert_rejected<C: Serialize + DeserializeOwned>(
+    valid: &C,
     check: fn(&C) -> Result<(), ModelError>,
     cases: &str,
 ) {
-    assert_eq!(check(fine), Ok(()));
+    assert_eq!(check(valid), Ok(()));
     let lines: Vec<&str> = cases.trim().lines().map(str::trim).collect();
     for case in lines.chunks(2) {
         let [changes, message] = case else {
-            panic!("{case:?}: a change without an error");
+            panic!("{case:?}: no error is given");
         };
-        let mut config = serde_json::to_value(fine).expect("plain data");
+        let mut config = serde_json::to_value(valid).expect("serializable");
         let changed = serde_json::from_str::<serde_json::Map<_, _>>(changes).expect(changes);
-        config.as_object_mut().expect("keys").extend(changed);
+        config.as_object_mut().expect("an object").extend(changed);
         let config: C = serde_json::from_value(config).expect(changes);
         let error = check(&config).expect_err(message);
         assert_eq!(error.to_string(), *message);
@@ -30,7 +30,7 @@ pub(crate) fn refused<C: Serialize + DeserializeOwned>(
 }
 
 #[test]
-fn what_does_not_fit_a_gpt_is_named() {
+fn invalid_gpt_configs_are_rejected() {
     let cases = r#"
         {"vocabulary": 0}
             vocabulary must be at least 1, got 0
@@ -38,14 +38,14 @@ fn what_does_not_fit_a_gpt_is_named() {
             layers must be at least 1, got 0
         {"d_model": 0}
             d_model must be at least 1, got 0
-        {"heads": 0}
-            heads must be at least 1, got 0
-        {"heads": 3}
-            attention: d_model = 8 must be a multiple of heads = 3, or d_head must be given
-        {"kv_heads": 0}
-            kv_heads must be at least 1, got 0
-        {"kv_heads": 3}
-            attention: heads = 2 must be a multiple of kv_heads = 3
+        {"n_heads": 0}
+            n_heads must be at least 1, got 0
+        {"n_heads": 3}
+            attention: d_model = 8 must be a multiple of n_heads = 3, or d_head must be set
+        {"n_heads_kv": 0}
+            n_heads_kv must be at least 1, got 0
+        {"n_heads_kv": 3}
+            attention: n_heads = 2 must be a multiple of n_heads_kv = 3
         {"d_feed_forward": 0}
             d_feed_forward must be at least 1, got 0
         {"dropout": 1.0}
@@ -54,48 +54,44 @@ fn what_does_not_fit_a_gpt_is_named() {
             attention_dropout must be at least 0 and below 1, got -0.5
         {"epsilon": 0.0}
             epsilon must be above 0, got 0.0
-        {"positions": {"kind": "learned", "longest": 0}}
-            positions.longest must be at least 1, got 0
+        {"positions": {"kind": "learned", "max_positions": 0}}
+            positions.max_positions must be at least 1, got 0
         {"d_model": 6, "positions": {"kind": "rotary", "theta": 1e4}}
             attention: rotary positions turn pairs of numbers: d_head = 3 must be even
         {"attention": "linear", "positions": {"kind": "alibi"}}
             attention: mechanism linear does not support ALiBi: it computes no scores or weights
         {"attention": "linear", "attention_dropout": 0.1}
             attention: mechanism linear does not support dropout: it computes no scores or weights
-        {"attention": "multi-query", "kv_heads": 2}
-            attention: kv_heads = 2 was given to mechanism multi-query, which has 1 of them
+        {"attention": "multi-query", "n_heads_kv": 2}
+            attention: mechanism multi-query has n_heads_kv = 1, got 2; leave n_heads_kv unset, or use grouped-query
     "#;
-    refused(&GptConfig::new(5, 8, 2, 1), GptConfig::check, cases);
+    assert_rejected(&GptConfig::new(5, 8, 2, 1), GptConfig::check, cases);
 }
 
-/// The ranges of the keys that it has in common with a GPT are tested there.
+/// The GPT test covers the ranges of shared keys.
 #[test]
-fn what_does_not_fit_a_classifier_is_named() {
+fn invalid_classifier_configs_are_rejected() {
     let cases = r#"
         {"vocabulary": 0}
             vocabulary must be at least 1, got 0
         {"classes": 0}
             classes must be at least 1, got 0
-        {"heads": 3}
-            attention: d_model = 8 must be a multiple of heads = 3, or d_head must be given
-        {"dropout": 1.5}
-            dropout must be at least 0 and below 1, got 1.5
         {"attention": "retention"}
             attention = retention cannot be used for bidirectional attention: it is causal
         {"attention": "lsh", "positions": {"kind": "alibi"}}
             attention: mechanism lsh does not support ALiBi: it sorts positions by their hashes
     "#;
-    let fine = ClassifierConfig::new(5, 3, 8, 2, 1);
-    refused(&fine, ClassifierConfig::check, cases);
+    let valid = ClassifierConfig::new(5, 3, 8, 2, 1);
+    assert_rejected(&valid, ClassifierConfig::check, cases);
 }
 
 fn transformer() -> TransformerConfig {
-    TransformerConfig::new(5, 7).with_d_model(8).with_heads(2)
+    TransformerConfig::new(5, 7).with_d_model(8).with_n_heads(2)
 }
 
-/// The ranges of the keys that it has in common with a GPT are tested there.
+/// The GPT test covers the ranges of shared keys.
 #[test]
-fn what_does_not_fit_a_transformer_is_named() {
+fn invalid_transformer_configs_are_rejected() {
     let cases = r#"
         {"source_vocabulary": 0}
             source_vocabulary must be at least 1, got 0
@@ -105,8 +101,8 @@ fn what_does_not_fit_a_transformer_is_named() {
             encoder_layers must be at least 1, got 0
         {"decoder_layers": 0}
             decoder_layers must be at least 1, got 0
-        {"heads": 3}
-            encoder_attention: d_model = 8 must be a multiple of heads = 3, or d_head must be given
+        {"n_heads": 3}
+            encoder_attention: d_model = 8 must be a multiple of n_heads = 3, or d_head must be set
         {"tying": "all"}
             tying must be none or decoder where source_vocabulary = 5 and target_vocabulary = 7 differ, got all
         {"decoder_attention": "linear"}
@@ -116,16 +112,16 @@ fn what_does_not_fit_a_transformer_is_named() {
         {"encoder_attention": "retention"}
             encoder_attention = retention cannot be used for bidirectional attention: it is causal
     "#;
-    // Positions are self-attention's alone: across, a linear one does not mind.
-    let across = transformer()
-        .with_cross_attention(Mechanism::Linear.into())
+    // Positions apply to self-attention only, so linear cross-attention is valid with ALiBi.
+    let valid = transformer()
+        .with_cross_attention(Mechanism::Linear)
         .with_positions(PositionEncoding::Alibi);
-    refused(&across, TransformerConfig::check, cases);
+    assert_rejected(&valid, TransformerConfig::check, cases);
 }
 
 #[test]
-fn mechanisms_that_go_by_places_cannot_look_across() {
-    let refused = [
+fn self_attention_only_mechanisms_are_rejected_for_cross_attention() {
+    let rejected = [
         Mechanism::SlidingWindow,
         Mechanism::Block,
         Mechanism::Strided,
@@ -136,14 +132,14 @@ fn mechanisms_that_go_by_places_cannot_look_across() {
         Mechanism::Retention,
     ];
     for mechanism in Mechanism::ALL {
-        let checked = transformer().with_cross_attention(mechanism.into()).check();
+        let checked = transformer().with_cross_attention(mechanism).check();
         match checked {
-            Ok(()) => assert!(!refused.contains(&mechanism), "{mechanism}"),
+            Ok(()) => assert!(!rejected.contains(&mechanism), "{mechanism}"),
             Err(ModelError::Mechanism {
                 field, mechanism, ..
             }) => {
                 assert_eq!(field, "cross_attention");
-                assert!(refused.contains(&mechanism), "{mechanism}");
+                assert!(rejected.contains(&mechanism), "{mechanism}");
             }
             Err(other) => panic!("{mechanism}: {other}"),
         }
@@ -151,7 +147,7 @@ fn mechanisms_that_go_by_places_cannot_look_across() {
 }
 
 #[test]
-fn what_does_not_fit_other_models_is_named() {
+fn other_invalid_configs_are_rejected() {
     let cases = r#"
         {"source_vocabulary": 0}
             source_vocabulary must be at least 1, got 0
@@ -176,7 +172,7 @@ fn what_does_not_fit_other_models_is_named() {
         {"tying": "decoder"}
             tying must be none where d_embedding = 128 and d_hidden = 256 differ, got decoder
     "#;
-    refused(&Seq2SeqConfig::new(5, 7), Seq2SeqConfig::check, cases);
+    assert_rejected(&Seq2SeqConfig::new(5, 7), Seq2SeqConfig::check, cases);
     let cases = r#"
         {"vocabulary": 0}
             vocabulary must be at least 1, got 0
@@ -185,41 +181,41 @@ fn what_does_not_fit_other_models_is_named() {
         {"dropout": -0.5}
             dropout must be at least 0 and below 1, got -0.5
     "#;
-    refused(&HanConfig::new(10, 2), HanConfig::check, cases);
+    assert_rejected(&HanConfig::new(10, 2), HanConfig::check, cases);
     let cases = r#"
         {"layers": 0}
             layers must be at least 1, got 0
         {"d_model": 9}
-            mechanism: d_model = 9 must be a multiple of heads = 2, or d_head must be given
+            mechanism: d_model = 9 must be a multiple of n_heads = 2, or d_head must be set
         {"positions": {"kind": "sinusoidal"}}
-            positions must be none, rotary or alibi where places are vectors already, got Sinusoidal
+            positions must be none, rotary or alibi for embedded inputs, got Sinusoidal
         {"feed_forward_dropout": 1.0}
             feed_forward_dropout must be at least 0 and below 1, got 1.0
     "#;
-    let fine = TransformerEncoderConfig::new(8, 16, 2, 1);
-    refused(&fine, TransformerEncoderConfig::check, cases);
+    let valid = TransformerEncoderConfig::new(8, 16, 2, 1);
+    assert_rejected(&valid, TransformerEncoderConfig::check, cases);
 }
 
 #[test]
-fn what_is_written_reads_back() {
-    fn reads_back<C: Serialize + DeserializeOwned>(config: C, contains: &[&str]) {
-        let text = serde_json::to_string(&config).expect("plain data");
+fn configs_round_trip_through_json() {
+    fn assert_round_trip<C: Serialize + DeserializeOwned>(config: C, contains: &[&str]) {
+        let text = serde_json::to_string(&config).expect("serializable");
         for part in contains {
             assert!(text.contains(part), "{text}");
         }
-        let read: C = serde_json::from_str(&text).expect("what was written");
-        assert_eq!(serde_json::to_string(&read).expect("plain data"), text);
+        let read: C = serde_json::from_str(&text).expect("valid JSON");
+        assert_eq!(serde_json::to_string(&read).expect("serializable"), text);
     }
     let gpt = GptConfig::new(5, 8, 2, 1)
-        .with_attention(Mechanism::Longformer.into())
+        .with_attention(Mechanism::Longformer)
         .with_positions(PositionEncoding::rotary(1e4))
         .with_activation(Activation::Swiglu);
-    reads_back(gpt, &[]);
+    assert_round_trip(gpt, &[]);
     let classifier = ClassifierConfig::new(5, 3, 8, 2, 1).with_pooling(Pooling::Cls);
-    reads_back(classifier, &[r#""pooling":"cls""#]);
+    assert_round_trip(classifier, &[r#""pooling":"cls""#]);
     let transformer = transformer()
         .with_norm(Norm::Pre)
         .with_tying(Tying::None)
         .with_cross_attention(MechanismConfig::LocalM(LocalM { window: 3 }));
-    reads_back(transformer, &[r#""norm":"pre""#, r#""tying":"none""#]);
+    assert_round_trip(transformer, &[r#""norm":"pre""#, r#""tying":"none""#]);
 }

@@ -1,40 +1,49 @@
-//! Sequences of tokens, checked where that costs nothing: on the host.
+//! Batches of token sequences, validated on the host.
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use std::fmt::Display;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use zoo_attention::Pattern;
 
 use crate::ModelError;
 
-/// What a model takes: every model says its own.
+/// Limits of a model's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many tokens there are; ids are below it.
+    /// Vocabulary size; token ids are below it.
     pub vocabulary: usize,
-    /// Places there are positions for, if that is limited.
+    /// Maximum sequence length (context), if limited.
     pub longest: Option<usize>,
 }
 
 impl Limits {
-    /// Whether a model with these limits takes the sequence, as row `row` of a batch.
+    pub(crate) fn new(vocabulary: usize, longest: Option<usize>) -> Self {
+        Self {
+            vocabulary,
+            longest,
+        }
+    }
+
+    /// Checks a sequence, whose name appears in the error.
     ///
     /// # Errors
     ///
     /// [`ModelError::Token`] or [`ModelError::TooLong`].
-    pub fn check(&self, row: usize, ids: &[u32]) -> Result<(), ModelError> {
+    pub fn check(&self, sequence: impl Display, ids: &[u32]) -> Result<(), ModelError> {
         let length = ids.len();
         if let Some(longest) = self.longest.filter(|longest| length > *longest) {
             return Err(ModelError::TooLong {
-                row,
+                sequence: sequence.to_string(),
                 length,
-                longest,
+                max: longest,
             });
         }
-        let outside = |id: &u32| *id as usize >= self.vocabulary;
-        match ids.iter().position(outside) {
-            Some(place) => Err(ModelError::Token {
-                row,
-                place,
-                id: ids[place],
+        let is_outside = |id: &u32| *id as usize >= self.vocabulary;
+        match ids.iter().position(is_outside) {
+            Some(position) => Err(ModelError::Token {
+                sequence: sequence.to_string(),
+                position,
+                id: ids[position],
                 vocabulary: self.vocabulary,
             }),
             None => Ok(()),
@@ -42,8 +51,8 @@ impl Limits {
     }
 }
 
-/// A batch of sequences of tokens, of any lengths. What comes after the end of a shorter one
-/// is padding, which no model looks at.
+/// A batch of token sequences of different lengths, padded at the end. Padding is masked in every
+/// model.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     ids: Tensor<2, Int>,
@@ -51,44 +60,43 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Puts sequences side by side on a device. A batch is one place long at least, so that
-    /// there is something to compute with where all sequences are empty.
+    /// Pads and moves sequences to a device. The padded length is at least 1, so that a batch of
+    /// empty sequences is not an empty tensor.
     ///
     /// # Errors
     ///
-    /// [`ModelError::Token`] or [`ModelError::TooLong`] if the model cannot take one of them,
-    /// [`ModelError::NoRows`] if there is none.
+    /// [`ModelError::Token`] or [`ModelError::TooLong`] if a sequence exceeds the limits,
+    /// [`ModelError::EmptyBatch`] if there are no rows.
     pub fn new<Row: AsRef<[u32]>>(
         rows: &[Row],
         limits: Limits,
         device: &Device,
     ) -> Result<Self, ModelError> {
         if rows.is_empty() {
-            return Err(ModelError::NoRows);
+            return Err(ModelError::EmptyBatch);
         }
         for (row, ids) in rows.iter().enumerate() {
-            limits.check(row, ids.as_ref())?;
+            limits.check(format_args!("row {row}"), ids.as_ref())?;
         }
         let lengths: Vec<usize> = rows.iter().map(|row| row.as_ref().len()).collect();
-        let longest = lengths.iter().copied().max().unwrap_or(0).max(1);
-        let mut ids = vec![0_i64; rows.len() * longest];
-        for (row, places) in rows.iter().zip(ids.chunks_mut(longest)) {
-            for (id, place) in row.as_ref().iter().zip(places) {
-                *place = i64::from(*id);
+        let seq = lengths.iter().copied().max().unwrap_or(0).max(1);
+        let mut ids = vec![0_i64; rows.len() * seq];
+        for (row, padded) in rows.iter().zip(ids.chunks_mut(seq)) {
+            for (id, slot) in row.as_ref().iter().zip(padded) {
+                *slot = i64::from(*id);
             }
         }
-        let ids = Tensor::from_data(TensorData::new(ids, [rows.len(), longest]), device);
+        let ids = Tensor::from_data(TensorData::new(ids, [rows.len(), seq]), device);
         Ok(Self { ids, lengths })
     }
 
-    /// Tokens that are on a device already: `[batch, seq]`, with the length of each row.
-    /// The ids are not looked at: those outside of the vocabulary are whatever the backend
-    /// makes of them.
+    /// Wraps ids `[batch, seq]` that are already on a device. The ids are not validated: the
+    /// result for ids outside of the vocabulary depends on the backend.
     ///
     /// # Panics
     ///
-    /// If there is not a length for each row, or one is beyond the tensor.
-    pub fn of_tensor(ids: Tensor<2, Int>, lengths: Vec<usize>) -> Self {
+    /// If there is not one length for each row, or a length exceeds `seq`.
+    pub fn from_tensor(ids: Tensor<2, Int>, lengths: Vec<usize>) -> Self {
         let [batch, seq] = ids.dims();
         assert!(
             lengths.len() == batch && lengths.iter().all(|length| *length <= seq),
@@ -97,12 +105,12 @@ impl Tokens {
         Self { ids, lengths }
     }
 
-    /// `[batch, seq]`.
+    /// Token ids, `[batch, seq]`.
     pub fn ids(&self) -> Tensor<2, Int> {
         self.ids.clone()
     }
 
-    /// How many tokens each row has.
+    /// Number of tokens in each row, without padding.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
@@ -112,52 +120,42 @@ impl Tokens {
         self.ids.dims()
     }
 
-    /// Where somebody looks, there is no padding.
-    pub(crate) fn assert_whole(&self, op: &str) {
+    pub(crate) fn assert_unpadded(&self, op: &str) {
         let [_, seq] = self.dims();
         assert!(
             self.lengths.iter().all(|length| *length == seq),
-            "{op}: rows must be of one length, at least 1, got {:?}",
+            "{op}: attention weights need sequences of equal, non-zero length, got {:?}",
             self.lengths
         );
     }
 
-    /// Hides what is padding from everybody.
+    /// Pattern that masks padding.
     pub fn pattern(&self) -> Pattern {
         let [_, seq] = self.dims();
-        shown(&self.lengths, seq)
-    }
-
-    /// One for a token, zero for padding: `[batch, seq]`, in `f32`.
-    pub fn presence(&self) -> Tensor<2> {
-        let [batch, seq] = self.dims();
-        let numbers: Vec<f32> = (presence(&self.lengths, seq))
-            .map(|is_token| f32::from(u8::from(is_token)))
-            .collect();
-        let options = (&self.ids.device(), DType::F32);
-        Tensor::from_data(TensorData::new(numbers, [batch, seq]), options)
+        padding_pattern(&self.lengths, seq)
     }
 }
 
-/// For every place of rows of `seq`, whether it is within its row's length.
-pub(crate) fn presence(lengths: &[usize], seq: usize) -> impl Iterator<Item = bool> {
+/// Whether each position of the rows, padded to `seq`, is a token.
+pub(crate) fn is_token(lengths: &[usize], seq: usize) -> impl Iterator<Item = bool> {
     let row = move |length: &usize| {
         let length = *length;
-        (0..seq).map(move |place| place < length)
+        (0..seq).map(move |position| position < length)
     };
     lengths.iter().flat_map(row)
 }
 
-/// Shows so many places of each row of `seq`, and hides what is behind.
-pub(crate) fn shown(lengths: &[usize], seq: usize) -> Pattern {
-    match lengths.iter().all(|length| *length == seq) {
-        true => Pattern::Full,
-        false => Pattern::key_lengths(lengths),
+/// Pattern that masks the padding of rows padded to `seq`.
+pub(crate) fn padding_pattern(lengths: &[usize], seq: usize) -> Pattern {
+    if lengths.iter().all(|length| *length == seq) {
+        Pattern::Full
+    } else {
+        Pattern::key_lengths(lengths)
     }
 }
 
-/// Numbers of rows, for a tensor's `select`.
-pub(crate) fn row_numbers(rows: &[usize], device: &Device) -> Tensor<1, Int> {
-    let numbers: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
-    Tensor::from_data(TensorData::new(numbers, [rows.len()]), device)
+/// Row indices for `Tensor::select`.
+pub(crate) fn row_indices(rows: &[usize], device: &Device) -> Tensor<1, Int> {
+    let indices: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+    Tensor::from_data(TensorData::new(indices, [rows.len()]), device)
 }

@@ -1,5 +1,5 @@
-//! Weight files that declare more than they have: an error at once, without the memory they
-//! declare. Everything here is read on the host; no backend is involved.
+//! Weight files that declare more data than they have must be rejected quickly, without allocating
+//! what they declare. All files are read on the host; no backend is involved.
 
 use std::fs;
 use std::io::Write;
@@ -11,11 +11,11 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 use zoo_models::weights::Weights;
 
-/// Far more than a file of some kilobytes needs, far less than what these declare.
-const TIME: Duration = Duration::from_secs(30);
-const MEMORY: u64 = 256 << 20;
+/// Far more than a file of a few kilobytes needs, far less than these files declare.
+const MAX_TIME: Duration = Duration::from_secs(30);
+const MAX_MEMORY: u64 = 256 << 20;
 
-/// A file that is deleted afterwards.
+/// A temporary file that is deleted on drop.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -31,7 +31,7 @@ impl Drop for TestFile {
     }
 }
 
-/// The largest resident set of this process so far, where the system tells it.
+/// Peak resident set size of this process, where the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -39,20 +39,25 @@ fn peak_memory() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// A tensor of a PyTorch file: its name, how many `f32` its storage has, its shape and strides.
+/// A tensor of a PyTorch file: key, number of `f32` in its storage, shape and strides.
 struct View<'a>(&'a str, u32, &'a [u64], &'a [u64]);
 
-/// What `torch.save` writes: all tensors are views of storage 0.
-fn pytorch(path: &Path, views: &[View<'_>], storage: &[u8], pickle_method: CompressionMethod) {
+/// Writes a file as `torch.save` does, with all tensors as views of storage 0.
+fn write_pytorch(
+    path: &Path,
+    views: &[View<'_>],
+    storage: &[u8],
+    pickle_method: CompressionMethod,
+) {
     let mut pickle = b"\x80\x02}".to_vec();
     for view in views {
-        pickle.extend(of_view(view));
+        pickle.extend(pickle_view(view));
     }
     pickle.push(b'.');
-    archive(path, &pickle, storage, pickle_method);
+    write_archive(path, &pickle, storage, pickle_method);
 }
 
-fn archive(path: &Path, pickle: &[u8], storage: &[u8], pickle_method: CompressionMethod) {
+fn write_archive(path: &Path, pickle: &[u8], storage: &[u8], pickle_method: CompressionMethod) {
     let mut zip = ZipWriter::new(fs::File::create(path).expect("a new file"));
     let stored = CompressionMethod::Stored;
     for (name, bytes, method) in [
@@ -62,13 +67,13 @@ fn archive(path: &Path, pickle: &[u8], storage: &[u8], pickle_method: Compressio
     ] {
         let options = SimpleFileOptions::default().compression_method(method);
         zip.start_file(name, options).expect("a new entry");
-        zip.write_all(bytes).expect("its bytes");
+        zip.write_all(bytes).expect("writable");
     }
-    zip.finish().expect("a whole archive");
+    zip.finish().expect("writable");
 }
 
 /// `dict[name] = torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict())`.
-fn of_view(View(name, elements, shape, strides): &View<'_>) -> Vec<u8> {
+fn pickle_view(View(name, elements, shape, strides): &View<'_>) -> Vec<u8> {
     let text = |text: &str| {
         [
             b"X",
@@ -77,10 +82,10 @@ fn of_view(View(name, elements, shape, strides): &View<'_>) -> Vec<u8> {
         ]
         .concat()
     };
-    let integer = |number: u64| [b"\x8a\x08", &number.to_le_bytes()[..]].concat();
-    let tuple = |numbers: &[u64]| {
-        let numbers: Vec<u8> = numbers.iter().flat_map(|it| integer(*it)).collect();
-        [b"(", &numbers[..], b"t"].concat()
+    let integer = |value: u64| [b"\x8a\x08", &value.to_le_bytes()[..]].concat();
+    let tuple = |values: &[u64]| {
+        let items: Vec<u8> = values.iter().flat_map(|it| integer(*it)).collect();
+        [b"(", &items[..], b"t"].concat()
     };
     [
         text(name),
@@ -98,13 +103,13 @@ fn of_view(View(name, elements, shape, strides): &View<'_>) -> Vec<u8> {
     .concat()
 }
 
-fn empty_with(shape: [usize; 2]) -> Weights {
+fn empty_weights(shape: [usize; 2]) -> Weights {
     let data = TensorData::new(Vec::<f32>::new(), shape);
-    Weights::of_tensors([("a.weight".to_owned(), data)])
+    Weights::from_tensors([("a.weight".to_owned(), data)])
 }
 
-/// The start of a safetensors file whose header says this of its only tensor.
-fn safetensors(path: &Path, shape: &str, offsets: &str) {
+/// Writes a safetensors header with one tensor, without its data.
+fn write_safetensors(path: &Path, shape: &str, offsets: &str) {
     let header =
         format!("{{\"a\":{{\"dtype\":\"F32\",\"shape\":{shape},\"data_offsets\":{offsets}}}}}");
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
@@ -112,27 +117,27 @@ fn safetensors(path: &Path, shape: &str, offsets: &str) {
 }
 
 #[test]
-fn files_that_declare_more_than_they_have_are_refused_at_once() {
+fn files_that_declare_too_much_are_rejected_quickly() {
     const STORED: CompressionMethod = CompressionMethod::Stored;
     type Make = fn(&Path);
     let cases: [(&str, Make, &str); 8] = [
         (
             "stride 0.pt",
-            // 1 GiB of four bytes.
+            // Four bytes expanded to 1 GiB.
             |path| {
                 let views = [View("w", 1, &[1 << 14, 1 << 14], &[0, 0])];
-                pytorch(path, &views, &[0; 4], STORED);
+                write_pytorch(path, &views, &[0; 4], STORED);
             },
-            "key w declares [16384, 16384], and the file has",
+            "key w declares [16384, 16384], but the file has",
         ),
         (
-            "one storage by many names.pt",
-            // 1 GiB of 4 MiB.
+            "shared storage.pt",
+            // 4 MiB referenced as 1 GiB.
             |path| {
-                let names: Vec<String> = (0..256).map(|at| format!("w{at}")).collect();
+                let names: Vec<String> = (0..256).map(|i| format!("w{i}")).collect();
                 let view = |name| View(name, 1 << 20, &[1 << 20], &[1]);
                 let views: Vec<_> = names.iter().map(|name| view(name)).collect();
-                pytorch(path, &views, &vec![0; 4 << 20], STORED);
+                write_pytorch(path, &views, &vec![0; 4 << 20], STORED);
             },
             "the keys up to",
         ),
@@ -140,7 +145,7 @@ fn files_that_declare_more_than_they_have_are_refused_at_once() {
             "overlapping windows.pt",
             |path| {
                 let views = [View("w", 20_000, &[10_000, 10_000], &[1, 1])];
-                pytorch(path, &views, &[0; 80_000], STORED);
+                write_pytorch(path, &views, &[0; 80_000], STORED);
             },
             "key w declares [10000, 10000]",
         ),
@@ -148,33 +153,33 @@ fn files_that_declare_more_than_they_have_are_refused_at_once() {
             "no rows.pt",
             |path| {
                 let views = [View("w", 1, &[0, 1 << 62], &[1, 1])];
-                pytorch(path, &views, &[0; 4], STORED);
+                write_pytorch(path, &views, &[0; 4], STORED);
             },
             "key w declares [0, 4611686018427387904]",
         ),
         (
             "compressed pickle.pt",
-            // 16 MiB of empty lists, of some kilobytes.
+            // A few kilobytes that expand to 16 MiB of empty lists.
             |path| {
                 let pickle = [b"\x80\x02", &vec![b']'; 16 << 20][..], b"."].concat();
-                archive(path, &pickle, &[0; 4], CompressionMethod::Deflated);
+                write_archive(path, &pickle, &[0; 4], CompressionMethod::Deflated);
             },
             "entry 0 of the archive declares 16777219 bytes",
         ),
         (
             "no rows.safetensors",
-            |path| empty_with([0, 1 << 62]).write(path).expect("a new file"),
+            |path| empty_weights([0, 1 << 62]).write(path).expect("a new file"),
             "key a.weight declares [0, 4611686018427387904]",
         ),
         (
             "no rows.bpk",
-            |path| empty_with([0, 1 << 62]).write(path).expect("a new file"),
+            |path| empty_weights([0, 1 << 62]).write(path).expect("a new file"),
             "key a.weight declares [0, 4611686018427387904]",
         ),
         (
             "overflow.safetensors",
-            |path| safetensors(path, "[4294967296,4294967296]", "[0,0]"),
-            "not a whole safetensors file",
+            |path| write_safetensors(path, "[4294967296,4294967296]", "[0,0]"),
+            "invalid or truncated safetensors file",
         ),
     ];
     for (name, make, expected) in cases {
@@ -182,19 +187,17 @@ fn files_that_declare_more_than_they_have_are_refused_at_once() {
         make(&file.0);
         let before = peak_memory();
         let start = Instant::now();
-        let said = Weights::read(&file.0)
-            .map(|_| ())
-            .map_err(|error| error.to_string());
+        let result = Weights::read(&file.0);
         let took = start.elapsed();
-        let said = said.expect_err(name);
-        assert!(said.contains(expected), "{name}: {said}");
-        let says_what_to_do = said.contains("\n  do: get the file again");
-        let is_too_large = !expected.starts_with("not a whole");
-        assert_eq!(says_what_to_do, is_too_large, "{name}: {said}");
-        assert!(took < TIME, "{name}: {took:?}");
+        let error = result.map(|_| ()).expect_err(name).to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+        let has_help = error.contains("\n  help: get the file again");
+        let is_too_large = !expected.starts_with("invalid");
+        assert_eq!(has_help, is_too_large, "{name}: {error}");
+        assert!(took < MAX_TIME, "{name}: {took:?}");
         if let (Some(before), Some(after)) = (before, peak_memory()) {
             let grown = after.saturating_sub(before);
-            assert!(grown < MEMORY, "{name}: {} MiB", grown >> 20);
+            assert!(grown < MAX_MEMORY, "{name}: {} MiB", grown >> 20);
         }
     }
 }
@@ -209,13 +212,13 @@ fn views_that_fit_their_file_are_read() {
         View("expanded", 6, &[4], &[0]),
         View("empty", 6, &[0, 3], &[3, 1]),
     ];
-    let numbers: Vec<u8> = (0_u8..6)
+    let storage: Vec<u8> = (0_u8..6)
         .flat_map(|it| f32::from(it).to_le_bytes())
         .collect();
-    pytorch(&file.0, &views, &numbers, CompressionMethod::Stored);
-    let weights = Weights::read(&file.0).expect("all of it is there");
+    write_pytorch(&file.0, &views, &storage, CompressionMethod::Stored);
+    let weights = Weights::read(&file.0).expect("a valid file");
     let read = |key: &str| -> Vec<f32> {
-        let data = weights.get(key).expect("it was written");
+        let data = weights.get(key).expect(key);
         data.iter::<f32>().collect()
     };
     assert_eq!(read("tied.a"), [0., 1., 2., 3., 4., 5.]);

@@ -1,29 +1,29 @@
-//! The named problems. Conformance tests run all of them on every backend;
-//! benches run those of a suite at lengths of their own.
+//! The named problems. Conformance tests run all of them on every backend. Benchmarks run some of
+//! them at other lengths.
 
 use crate::mask::Mask;
 use crate::problem::Problem;
 
-/// Every named problem, from one number to realistic layers.
+/// All named problems, from a single element to realistic layers.
 pub fn catalogue() -> Vec<Problem> {
     vec![
-        // Smallest sizes there are.
+        // Smallest sizes.
         Problem::new("one", [1, 1, 1, 1, 1]),
         Problem::new("tiny", [1, 1, 3, 3, 2]),
         Problem::new("one-key", [1, 2, 3, 1, 4]),
         Problem::new("one-query", [2, 2, 1, 5, 4]),
-        // Sizes that divide nothing.
+        // Odd sizes.
         Problem::new("odd", [2, 3, 7, 13, 5]).with_d_value(11),
         Problem::new("narrow-values", [1, 2, 6, 4, 5]).with_d_value(3),
-        // Causal, the last query level with the last key.
+        // Causal, with the last query aligned with the last key.
         causal("causal", [2, 2, 5, 5, 4]),
         causal("causal-more-keys", [1, 2, 4, 6, 4]),
-        // The first two queries see nothing.
+        // The first two queries are fully masked.
         causal("causal-more-queries", [1, 2, 6, 4, 4]),
         Problem::new("window", [2, 2, 7, 7, 4]).with_mask(window(2, 1)),
-        // The first queries are level with no key, and see those that reach them.
+        // The first queries are not aligned with any key, but keys of their window are visible.
         Problem::new("window-more-queries", [1, 2, 8, 5, 4]).with_mask(window(0, 2)),
-        // Several tiles of keys and of queries, none of them full, none a power of two.
+        // Several tiles of keys and queries, none full, none a power of two.
         causal("several-tiles", [1, 2, 150, 210, 20])
             .with_kv_heads(1)
             .with_d_value(24),
@@ -31,23 +31,23 @@ pub fn catalogue() -> Vec<Problem> {
             window(40, 25),
             Mask::KeyLengths(vec![290, 7]),
         ])),
-        // One example has no key at all.
+        // One example has no keys.
         Problem::new("key-lengths", [3, 2, 4, 5, 4]).with_mask(Mask::KeyLengths(vec![5, 0, 2])),
         // Padding before, among and after the keys.
         Problem::new("key-padding", [2, 2, 4, 5, 4]).with_mask(Mask::KeyPadding(vec![
             vec![true, false, true, false, true],
             vec![false, false, false, true, true],
         ])),
-        Problem::new("dense-mask", [2, 2, 4, 5, 4]).with_mask(Mask::Scattered {
-            hidden: 0.5,
-            blind_every: 3,
+        Problem::new("dense-mask", [2, 2, 4, 5, 4]).with_mask(Mask::Random {
+            masked: 0.5,
+            fully_masked_every: 3,
         }),
-        // Masks over several tiles of every body.
+        // Masks over several tiles of every kernel.
         Problem::new("dense-mask-tiles", [1, 2, 270, 290, 8])
             .with_kv_heads(1)
-            .with_mask(Mask::Scattered {
-                hidden: 0.6,
-                blind_every: 7,
+            .with_mask(Mask::Random {
+                masked: 0.6,
+                fully_masked_every: 7,
             }),
         Problem::new("key-padding-tiles", [2, 1, 40, 300, 8]).with_mask(Mask::KeyPadding(vec![
             (0..300).map(|j| j < 40 || j % 7 == 3).collect(),
@@ -57,39 +57,39 @@ pub fn catalogue() -> Vec<Problem> {
             .with_mask(Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![6, 3])])),
         Problem::new("causal-or-prefix", [2, 2, 6, 6, 4])
             .with_mask(Mask::Any(vec![Mask::Causal, Mask::KeyLengths(vec![2, 3])])),
-        // Sparse patterns: small, and over several tiles.
+        // Sparse patterns, small and over several tiles.
         Problem::new("block", [1, 2, 7, 7, 4]).with_mask(Mask::Block(3)),
         Problem::new("block-more-queries", [1, 2, 7, 4, 4]).with_mask(Mask::Block(2)),
         Problem::new("strided", [1, 2, 8, 10, 4]).with_mask(Mask::Strided(3)),
-        // The first keys of each stretch are seen by all after them.
+        // The first key of each stride is visible to all later queries.
         Problem::new("sparse-transformer", [1, 2, 230, 230, 16]).with_mask(Mask::All(vec![
             Mask::Causal,
             Mask::Any(vec![window(15, 0), Mask::Strided(16)]),
         ])),
-        // The last block is cut short, and has one of its three summaries.
+        // The last block is partial and has one of its three summary columns.
         Problem::new("fixed", [1, 2, 222, 222, 16]).with_mask(Mask::All(vec![
             Mask::Causal,
             Mask::Any(vec![
                 Mask::Block(16),
-                Mask::Summaries {
+                Mask::SummaryColumns {
                     block: 16,
                     summary: 3,
                 },
             ]),
         ])),
-        // The last queries are beyond the last key's window.
+        // The window of the last queries is beyond the last key.
         Problem::new("monotonic", [1, 2, 9, 5, 4]).with_mask(Mask::Monotonic(2)),
         Problem::new("monotonic-more-keys", [1, 2, 70, 200, 8]).with_mask(Mask::Monotonic(30)),
-        // The first queries have no place among the keys, and see nothing.
+        // The first queries are not aligned with any key and are fully masked.
         Problem::new("function", [1, 2, 13, 9, 4]).with_mask(Mask::PowersOfTwo),
         Problem::new("function-in-a-window", [2, 1, 150, 150, 8])
             .with_mask(Mask::All(vec![Mask::PowersOfTwo, window(70, 0)])),
         Problem::new("longformer", [1, 2, 9, 9, 4])
             .with_mask(Mask::Any(vec![window(1, 1), Mask::Global(vec![0, 5])])),
         Problem::new("bigbird-blocks", [1, 2, 270, 270, 16])
-            .with_mask(Mask::Blocks {
+            .with_mask(Mask::BlockSparse {
                 size: 32,
-                seen: vec![
+                visible: vec![
                     vec![0, 1, 2, 3, 4, 5, 6, 7, 8],
                     vec![0, 1, 2, 8, 6],
                     vec![8, 3, 2, 1, 0],
@@ -109,18 +109,18 @@ pub fn catalogue() -> Vec<Problem> {
                 vec![4, 4, 1, 1, 4, 4, 1, 1],
             ]),
         ])),
-        // What happens to scores and weights on the way.
+        // Modifications of scores and weights.
         Problem::new("softcap", [2, 2, 5, 6, 4])
             .with_softcap(1.5)
-            .with_spread(2.0),
+            .with_std(2.0),
         causal("alibi", [1, 3, 6, 8, 4]).with_alibi(),
         Problem::new("bias", [2, 2, 5, 6, 4]).with_bias([2, 2, 5, 6]),
-        // One bias for all examples and queries.
+        // A bias broadcast over examples and queries.
         Problem::new("bias-of-keys", [2, 4, 5, 6, 4])
             .with_bias([1, 4, 1, 6])
             .with_kv_heads(2),
         Problem::new("dropout", [2, 2, 5, 9, 4]).with_dropout((0.4, 17)),
-        // Everything at once, over several tiles.
+        // All options together, over several tiles.
         Problem::new("everything", [2, 4, 130, 300, 20])
             .with_softcap(3.0)
             .with_alibi()
@@ -142,14 +142,14 @@ pub fn catalogue() -> Vec<Problem> {
             .with_mask(Mask::KeyLengths(vec![4, 7])),
         // Scores and their scale.
         Problem::new("unscaled", [1, 2, 4, 4, 3]).with_scale(1.0),
-        // Scores near 1000, where exp overflows f32 unless the largest is taken off first.
-        Problem::new("large-scores", [1, 2, 5, 6, 8]).with_spread(16.0),
-        // What benches compare mechanisms on, there at many lengths.
+        // Scores near 1000, where exp overflows f32 unless the maximum is subtracted first.
+        Problem::new("large-scores", [1, 2, 5, 6, 8]).with_std(16.0),
+        // Problems that benchmarks run at many lengths.
         Problem::new("layer", [1, 8, 128, 128, 64]),
         causal("layer-causal", [1, 8, 128, 128, 64]),
         Problem::new("layer-window", [1, 8, 160, 160, 64]).with_mask(window(128, 128)),
         causal("decode-step", [1, 8, 1, 256, 64]),
-        // Two queries a head, whose keys are more than one task's; few of them for one.
+        // Two queries per head and more keys than one task processes, few of them in one example.
         Problem::new("decode-in-parts", [2, 4, 2, 1000, 20])
             .with_kv_heads(2)
             .with_mask(Mask::KeyLengths(vec![1000, 90])),
@@ -162,18 +162,18 @@ pub fn catalogue() -> Vec<Problem> {
     ]
 }
 
-/// What benches ask for at great lengths, and nobody else: what they test is in the catalogue
-/// already, in smaller sizes.
-pub fn only_measured() -> Vec<Problem> {
+/// Problems for benchmarks only, at great lengths. The catalogue covers their features in smaller
+/// sizes.
+pub fn bench_only() -> Vec<Problem> {
     vec![
         Problem::new("layer-16-heads", [1, 16, 128, 128, 64]),
         Problem::new("layer-window-512", [1, 16, 128, 128, 64]).with_mask(window(512, 512)),
     ]
 }
 
-/// The problem of that name.
+/// The problem with this name.
 pub fn find(name: &str) -> Option<Problem> {
-    let mut all = catalogue().into_iter().chain(only_measured());
+    let mut all = catalogue().into_iter().chain(bench_only());
     all.find(|problem| problem.name == name)
 }
 
@@ -186,7 +186,7 @@ fn window(left: usize, right: usize) -> Mask {
 }
 
 impl Problem {
-    /// Small enough for central differences, which cost two solutions a number.
+    /// Whether it is small enough for central differences, which take two solutions per element.
     pub fn is_tiny(&self) -> bool {
         self.batch * self.heads * self.seq_q * self.seq_k * self.d_head <= 2_000
     }
@@ -195,38 +195,38 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dropped::is_dropped;
+    use crate::dropout::is_dropped;
     use std::collections::HashSet;
 
     #[test]
     fn names_are_unique_and_sizes_fit() {
         let mut names = HashSet::new();
         for problem in catalogue() {
-            assert!(names.insert(problem.name), "{} stands twice", problem.name);
+            assert!(names.insert(problem.name), "duplicate {}", problem.name);
             assert_eq!(problem.heads % problem.kv_heads, 0, "{}", problem.name);
             assert_eq!(find(problem.name).as_ref(), Some(&problem));
         }
     }
 
     fn fully_masked_rows(problem: &Problem) -> usize {
-        let hidden = problem.hidden();
-        let is_masked = |row: &&[bool]| row.iter().all(|&hidden| hidden);
-        hidden.chunks(problem.seq_k).filter(is_masked).count()
+        let mask = problem.dense_mask();
+        let is_fully_masked = |row: &&[bool]| row.iter().all(|&masked| masked);
+        mask.chunks(problem.seq_k).filter(is_fully_masked).count()
     }
 
     #[test]
-    fn masks_hide_something_and_not_everything() {
+    fn masks_are_neither_empty_nor_full() {
         for problem in catalogue().iter().filter(|p| p.mask != Mask::Full) {
             let is_single = problem.seq_q == 1 && problem.mask == Mask::Causal;
             let density = problem.density();
-            assert!(density > 0.0, "{} hides everything", problem.name);
-            assert!(density < 1.0 || is_single, "{} hides nothing", problem.name);
+            assert!(density > 0.0, "{} masks all keys", problem.name);
+            assert!(density < 1.0 || is_single, "{} masks no key", problem.name);
         }
     }
 
-    /// Those that tests of such rows are run on, and by far not all of their rows.
+    /// Less than half of the rows of these problems are fully masked.
     #[test]
-    fn fully_masked_rows_are_where_they_are_looked_for() {
+    fn some_problems_have_fully_masked_rows() {
         for name in [
             "causal-more-queries",
             "key-lengths",
@@ -247,33 +247,29 @@ mod tests {
     }
 
     #[test]
-    fn dropout_drops_weights_that_are_seen_and_leaves_others() {
+    fn dropout_drops_some_visible_weights() {
         let mut with_dropout = 0;
         for problem in catalogue() {
-            let Some((share, seed)) = problem.dropout else {
+            let Some((prob, seed)) = problem.dropout else {
                 continue;
             };
             with_dropout += 1;
-            let hidden = problem.hidden();
+            let mask = problem.dense_mask();
             let mut counts = [0; 2];
-            for (at, _) in hidden.iter().enumerate().filter(|(_, hidden)| !**hidden) {
-                let (row, key) = (at / problem.seq_k, at % problem.seq_k);
+            for (i, _) in mask.iter().enumerate().filter(|(_, masked)| !**masked) {
+                let (row, key) = (i / problem.seq_k, i % problem.seq_k);
                 let (head, query) = (row / problem.seq_q, row % problem.seq_q);
-                let place = [head / problem.heads, head % problem.heads, query, key];
-                counts[usize::from(is_dropped(share, seed, place))] += 1;
+                let index = [head / problem.heads, head % problem.heads, query, key];
+                counts[usize::from(is_dropped(prob, seed, index))] += 1;
             }
-            assert!(
-                counts[0] > 0 && counts[1] > 0,
-                "{}: {counts:?}",
-                problem.name
-            );
+            let [retained, dropped] = counts;
+            assert!(retained > 0 && dropped > 0, "{}", problem.name);
         }
         assert!(with_dropout >= 2, "only {with_dropout}");
     }
 
-    /// The promises of the project that a catalogue without such an entry would not test.
     #[test]
-    fn every_kind_of_problem_is_there() {
+    fn catalogue_covers_every_kind_of_problem() {
         let has = |kind: fn(&Problem) -> bool| catalogue().iter().any(kind);
         assert!(has(|p| p.seq_q < p.seq_k) && has(|p| p.seq_q > p.seq_k));
         assert!(has(|p| p.kv_heads == 1 && p.heads > 1));

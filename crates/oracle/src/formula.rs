@@ -1,65 +1,64 @@
-//! What a mechanism computes, where that is not softmax attention.
+//! Formulas that turn scores into attention weights.
 
-use crate::hashed::Hashing;
+use crate::lsh::Hashing;
 
-/// How scores become weights.
+/// Formula of the attention weights.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Formula {
     /// `exp(s_ij) / Σ_j exp(s_ij)`
     #[default]
     Softmax,
-    /// The same of `s_ij = Σ_x v_x tanh(q_ix + k_jx)`, with a `v` for each query head, one
-    /// after the other; times the scale, which is 1 unless given.
+    /// Softmax of `s_ij = scale · Σ_x v_x tanh(q_ix + k_jx)` with the `v` of each query head,
+    /// concatenated. The default scale is 1.
     Additive(Vec<f32>),
-    /// The same of `s_ij = q_i·W·k_j`, with a `W` for each query head, one after the other;
-    /// times the scale, which is 1 unless given.
+    /// Softmax of `s_ij = scale · q_i·W·k_j` with the `W` of each query head, concatenated. The
+    /// default scale is 1.
     Multiplicative(Vec<f32>),
-    /// Those of softmax over the keys with `|j - p_i| <= window`, times
-    /// `exp(-(j - p_i)² / 2(window/2)²)`; the place `p_i` is the number of keys times
-    /// `1 / (1 + exp(-v·tanh(q_i·W)))`, with a `v` and a `W` for each query head.
-    Predicted {
-        /// The `v` of each head, one after the other.
+    /// Softmax over the keys with `|j - p_i| <= window`, times `exp(-(j - p_i)² / 2(window/2)²)`.
+    /// The predicted position `p_i` is the number of keys times `1 / (1 + exp(-v·tanh(q_i·W)))`.
+    LocalPredictive {
+        /// The `v` of each query head, concatenated.
         vectors: Vec<f32>,
-        /// The `W` of each head, likewise.
+        /// The `W` of each query head, concatenated.
         matrices: Vec<f32>,
-        /// How far from the predicted place keys are seen.
+        /// Maximum distance of visible keys from the predicted position.
         window: usize,
     },
-    /// 1 for the key with the largest score, the first of several.
-    Best,
-    /// 1 for the key with the largest score after noise was added; gradients are those of
+    /// 1 for the first key with the largest score.
+    Argmax,
+    /// 1 for the key with the largest score plus Gumbel noise. Gradients are those of
     /// `softmax((score + noise) / temperature)`.
     Sampled {
-        /// What the gradient is softened by.
+        /// Softmax temperature of the gradient.
         temperature: f64,
-        /// Which noise.
+        /// Seed of the noise.
         seed: u64,
     },
     /// `φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j)`
-    Features(Features),
-    /// The softmax over the keys that hash as the query does, which are queries of length 1.
-    Hashed(Hashing),
-    /// `scale · γ^(i - j) q_i·k_j`, with a `γ` for each key and value head.
+    Linear(FeatureMap),
+    /// Softmax over the keys in the chunks of the query. Keys are the normalised queries.
+    Lsh(Hashing),
+    /// `scale · γ^(i - j) q_i·k_j`, with a `γ` for each KV head.
     Retention(Vec<f64>),
 }
 
-/// The features `φ(x)` of a query or key `x`.
+/// Feature map `φ(x)` of a query or key `x`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Features {
-    /// `x + 1` above zero, `exp(x)` below, of queries times the scale.
+pub enum FeatureMap {
+    /// `elu(x) + 1`. Queries are multiplied by the scale first.
     Elu1,
-    /// `max(x, 0) + 0.001`, likewise.
+    /// `max(x, 0) + 0.001`. Queries are multiplied by the scale first.
     Relu,
-    /// `exp(ω·x - |x|²/2)` for each direction `ω`, of both times the root of the scale.
+    /// `exp(ω·x - |x|²/2)` for each direction `ω`. Queries and keys are multiplied by the square
+    /// root of the scale first.
     Random {
-        /// The directions, one after the other.
+        /// The directions, concatenated.
         directions: Vec<f32>,
     },
 }
 
-impl Features {
-    /// The features of `x`.
-    pub(crate) fn of(&self, x: &[f64]) -> Vec<f64> {
+impl FeatureMap {
+    pub(crate) fn forward(&self, x: &[f64]) -> Vec<f64> {
         match self {
             Self::Elu1 => x
                 .iter()
@@ -73,8 +72,8 @@ impl Features {
         }
     }
 
-    /// The gradient by `x`, from that by its features.
-    pub(crate) fn gradient(&self, x: &[f64], d_features: &[f64]) -> Vec<f64> {
+    /// Gradient with respect to `x`, given that with respect to its features.
+    pub(crate) fn backward(&self, x: &[f64], d_features: &[f64]) -> Vec<f64> {
         match self {
             Self::Elu1 => (x.iter().zip(d_features))
                 .map(|(&x, d)| if x > 0.0 { *d } else { d * x.exp() })
@@ -86,8 +85,8 @@ impl Features {
                 let mut d_x = vec![0.0; x.len()];
                 for (direction, d) in directions.chunks(x.len()).zip(d_features) {
                     let d_exponent = d * exponent(direction, x).exp();
-                    for ((into, &along), x) in d_x.iter_mut().zip(direction).zip(x) {
-                        *into += d_exponent * (f64::from(along) - x);
+                    for ((d_x, &w), x) in d_x.iter_mut().zip(direction).zip(x) {
+                        *d_x += d_exponent * (f64::from(w) - x);
                     }
                 }
                 d_x
@@ -95,19 +94,19 @@ impl Features {
         }
     }
 
-    /// What queries and keys are multiplied by, each, at a scale.
-    pub(crate) fn scales(&self, given: Option<f64>, d_head: usize) -> [f64; 2] {
+    /// Factors of queries and keys.
+    pub(crate) fn scales(&self, scale: Option<f64>, d_head: usize) -> [f64; 2] {
         match self {
-            Self::Elu1 | Self::Relu => [given.unwrap_or(1.0), 1.0],
+            Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
             Self::Random { .. } => {
-                let scale = given.unwrap_or(1.0 / (d_head as f64).sqrt());
+                let scale = scale.unwrap_or(1.0 / (d_head as f64).sqrt());
                 [scale.signum() * scale.abs().sqrt(), scale.abs().sqrt()]
             }
         }
     }
 
-    /// The largest number that is raised to a power, which says how far `f32` can be off.
-    pub(crate) fn largest_exponent(&self, x: &[f64]) -> f64 {
+    /// Largest absolute term of an exponent, which bounds the error in `f32`.
+    pub(crate) fn max_exponent(&self, x: &[f64]) -> f64 {
         match self {
             Self::Elu1 | Self::Relu => 0.0,
             Self::Random { directions } => {
@@ -122,10 +121,6 @@ impl Features {
 }
 
 fn exponent(direction: &[f32], x: &[f64]) -> f64 {
-    let along: f64 = direction
-        .iter()
-        .zip(x)
-        .map(|(&w, x)| f64::from(w) * x)
-        .sum();
-    along - x.iter().map(|x| x * x).sum::<f64>() / 2.0
+    let product = direction.iter().zip(x).map(|(&w, x)| f64::from(w) * x);
+    product.sum::<f64>() - x.iter().map(|x| x * x).sum::<f64>() / 2.0
 }

@@ -1,48 +1,47 @@
-//! What attention must compute, told without Burn.
+//! Reference implementation of attention, without Burn.
 //!
-//! - [`catalogue()`]: named problems;
-//! - [`solve`]: the oracle, plain `f64` loops that yield the result, the weights
-//!   and the gradients. It shares no code with what it checks. Of problems too
-//!   large for that, [`solve_for`] solves a sample of the queries. Its own tests check
-//!   gradients by central differences;
-//! - [`entropy`]: how spread out the weights are, with its gradients;
-//! - [`small_for_tests`]: every mechanism at sizes that short sequences show it by, what sets it
-//!   apart from full attention ([`Difference`]) and what it refuses ([`Input`]);
-//! - [`RecurrentProblem`]: the same for recurrent layers, with gradients by differences;
-//! - [`Precision`] and [`Tolerance`]: how far a backend may be off, and why.
+//! - [`catalogue()`]: named problems.
+//! - [`solve`]: the oracle, plain `f64` loops that compute the context, the weights and the
+//!   gradients. It shares no code with the crates that it checks. [`solve_for`] solves a sample of
+//!   the queries of problems that are too large. Its gradients are tested by central differences.
+//! - [`entropy`]: entropy of the attention weights, with gradients.
+//! - [`Problem::small_for`]: a short problem for each mechanism. [`Difference`] says how the
+//!   mechanism differs from full attention, [`Requirement`] what it does not support.
+//! - [`RecurrentProblem`]: the same for recurrent layers, with gradients by finite differences.
+//! - [`Precision`] and [`Tolerance`]: maximum error of a backend, with reasons.
 
 mod catalogue;
-#[cfg(test)]
-mod differences;
-mod dropped;
+mod dropout;
 mod entropy;
+#[cfg(test)]
+mod finite_differences;
 mod formula;
-mod hashed;
+mod linear;
+mod local_predictive;
+mod lsh;
 mod mask;
 mod mechanisms;
-mod oracle;
-mod predicted;
 mod problem;
-mod products;
 mod recurrent;
+mod requirements;
 mod scores;
-mod small;
+mod solution;
 mod tolerance;
 
-pub use catalogue::{catalogue, find, only_measured};
+pub use catalogue::{bench_only, catalogue, find};
 pub use entropy::{Entropies, entropy};
-pub use formula::{Features, Formula};
-pub use hashed::Hashing;
+pub use formula::{FeatureMap, Formula};
+pub use lsh::Hashing;
 pub use mask::Mask;
-pub use mechanisms::{Parameter, kv_heads_of};
-pub use oracle::{Answer, Terms, solve, solve_for};
+pub use mechanisms::{Parameter, expected_kv_heads};
 pub use problem::{Inputs, Problem};
-pub use recurrent::{RecurrentAnswer, RecurrentInputs, RecurrentProblem, Unit};
-pub use small::{Input, SMALL_HEADS, SMALL_SEQUENCE, padding_reaches, small_for_tests};
+pub use recurrent::{RecurrentCell, RecurrentInputs, RecurrentOutput, RecurrentProblem};
+pub use requirements::{Requirement, SMALL_HEADS, SMALL_SEQUENCE, padding_effect};
+pub use solution::{Solution, Terms, solve, solve_for};
 pub use tolerance::{Mismatch, Precision, Tolerance};
 pub use zoo_spec::Difference;
 
-/// `count` normal numbers of the given spread, a stream of its own for each name.
-pub fn normals(name: &str, count: usize, spread: f64) -> Vec<f32> {
-    zoo_spec::Draw::named(name).normals(count, spread)
+/// `count` samples of a normal distribution with this standard deviation. The name is the seed.
+pub fn normals(name: &str, count: usize, std: f64) -> Vec<f32> {
+    zoo_spec::SplitMix64::named(name).normals(count, std)
 }

@@ -1,123 +1,124 @@
-//! Who may see whom, said one query at a time.
+//! Attention masks, evaluated for one query at a time.
 
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
 use crate::problem::Problem;
 
-/// A rule for which keys a query sees. Deliberately naive: it answers for one
-/// query at a time and knows nothing of tensors or tiles.
+/// A rule for the keys that are visible to a query. It is deliberately naive: it is evaluated for
+/// one query at a time, without tensors or tiles.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mask {
-    /// Everyone sees everything.
+    /// All keys are visible.
     Full,
-    /// A query sees the keys up to its own place, the last query being level
-    /// with the last key.
+    /// Keys up to the own position are visible. The last query is aligned with the last key.
     Causal,
-    /// A query sees the keys from `left` before its own place to `right` after it,
-    /// the last query being level with the last key.
+    /// Keys from `left` before the own position to `right` after it are visible. The last query is
+    /// aligned with the last key.
     Window {
-        /// Keys before its own place.
+        /// Keys before the own position.
         left: usize,
-        /// Keys after it.
+        /// Keys after the own position.
         right: usize,
     },
-    /// A query sees the keys of its own block of so many places.
+    /// Keys in the own block of this size are visible.
     Block(usize),
-    /// A query in block `b` of `size` places sees the blocks `seen[b]`.
-    Blocks {
-        /// Places in a block.
+    /// Queries in block `b` attend to the key blocks `visible[b]`.
+    BlockSparse {
+        /// Positions in a block.
         size: usize,
-        /// The blocks seen from each.
-        seen: Vec<Vec<usize>>,
+        /// Visible key blocks of each query block.
+        visible: Vec<Vec<usize>>,
     },
-    /// A query sees the keys that are a multiple of this away from its own place.
+    /// Keys whose distance from the own position is a multiple of this are visible.
     Strided(usize),
-    /// Everyone sees the last `summary` keys of each block of `block` places.
-    Summaries {
-        /// Places in a block.
+    /// The last `summary` keys of each block are visible.
+    SummaryColumns {
+        /// Positions in a block.
         block: usize,
-        /// Keys seen of each.
+        /// Summary columns of each block.
         summary: usize,
     },
-    /// A query sees the keys up to so many before and after the key of its own number, the
-    /// first query being level with the first key.
+    /// Keys within this distance are visible. The first query is aligned with the first key.
     Monotonic(usize),
-    /// A query sees its own place and those a power of two before it, as a function says that
-    /// is no other word.
+    /// The own position and those a power of two before it are visible. Tests patterns that are
+    /// defined by a function.
     PowersOfTwo,
-    /// Keys at these places are seen by all, queries at these places see all.
+    /// Global tokens: all queries attend to these positions, and these attend to all keys.
     Global(Vec<usize>),
-    /// Place `j` of example `b` belongs to document `ids[b][j]`, and sees only that.
+    /// Position `j` of example `b` belongs to document `ids[b][j]` and attends only to it.
     Documents(Vec<Vec<usize>>),
-    /// Example `b` has only its first `lengths[b]` keys.
+    /// Only the first `lengths[b]` keys of example `b` are visible.
     KeyLengths(Vec<usize>),
     /// Key `j` of example `b` is padding where `padding[b][j]`.
     KeyPadding(Vec<Vec<bool>>),
     /// A random dense mask, different for each example and head.
-    Scattered {
-        /// The share of pairs that are hidden.
-        hidden: f64,
-        /// Every so many queries, one sees nothing at all.
-        blind_every: usize,
+    Random {
+        /// Fraction of pairs that are masked.
+        masked: f64,
+        /// One query in this many is fully masked.
+        fully_masked_every: usize,
     },
-    /// Seen only if every part sees it.
+    /// Visible in all parts.
     All(Vec<Mask>),
-    /// Seen if any part sees it.
+    /// Visible in any part.
     Any(Vec<Mask>),
 }
 
 impl Mask {
-    /// For every key: is it hidden from the query `[example, head, i]`?
-    pub fn hidden_from(&self, problem: &Problem, [example, head, i]: [usize; 3]) -> Vec<bool> {
+    /// Whether each key is masked for the query `[example, head, i]`.
+    pub fn mask_row(&self, problem: &Problem, [example, head, i]: [usize; 3]) -> Vec<bool> {
         let keys = 0..problem.seq_k;
         match self {
-            Mask::Scattered {
-                hidden,
-                blind_every,
+            Mask::Random {
+                masked,
+                fully_masked_every,
             } => {
                 let row = (example * problem.heads + head) * problem.seq_q + i;
-                let mut draw = Draw::named(&format!("{} row {row}", problem.name));
-                let blind = row.is_multiple_of(*blind_every);
-                keys.map(|_| draw.uniform() < *hidden || blind).collect()
+                let mut rng = SplitMix64::named(&format!("{} row {row}", problem.name));
+                let is_fully_masked = row.is_multiple_of(*fully_masked_every);
+                keys.map(|_| rng.uniform() < *masked || is_fully_masked)
+                    .collect()
             }
             Mask::All(parts) => combine(parts, problem, [example, head, i], |a, b| a || b),
             Mask::Any(parts) => combine(parts, problem, [example, head, i], |a, b| a && b),
-            _ => keys.map(|j| self.hides(problem, example, i, j)).collect(),
+            _ => keys
+                .map(|j| self.is_masked(problem, example, i, j))
+                .collect(),
         }
     }
 
-    /// Whether key `j` is hidden from query `i`, by a mask that is neither drawn nor combined.
-    fn hides(&self, problem: &Problem, example: usize, i: usize, j: usize) -> bool {
-        // Both counted from the end, where query and key are level.
+    /// Whether key `j` is masked for query `i`, by a mask that is neither random nor combined.
+    fn is_masked(&self, problem: &Problem, example: usize, i: usize, j: usize) -> bool {
+        // Both counted from the end, where query and key are aligned.
         let (query, key) = (problem.seq_q - i, problem.seq_k - j);
-        let own = own(problem, i);
+        let own = aligned_key(problem, i);
         match self {
             Mask::Full => false,
             Mask::Causal => query > key,
             Mask::Window { left, right } => key > query + left || query > key + right,
             Mask::Block(size) => own.is_none_or(|own| own / size != j / size),
-            Mask::Blocks { size, seen } => {
-                own.is_none_or(|own| !seen[own / size].contains(&(j / size)))
+            Mask::BlockSparse { size, visible } => {
+                own.is_none_or(|own| !visible[own / size].contains(&(j / size)))
             }
             Mask::Strided(stride) => query.abs_diff(key) % stride != 0,
-            Mask::Summaries { block, summary } => block - j % block > *summary,
+            Mask::SummaryColumns { block, summary } => block - j % block > *summary,
             Mask::PowersOfTwo => query > key || (query < key && !(key - query).is_power_of_two()),
             Mask::Monotonic(window) => i.abs_diff(j) > *window,
             Mask::Global(positions) => {
-                let sees_all = own.is_some_and(|own| positions.contains(&own));
-                !positions.contains(&j) && !sees_all
+                let is_global = own.is_some_and(|own| positions.contains(&own));
+                !positions.contains(&j) && !is_global
             }
             Mask::Documents(ids) => own.is_none_or(|own| ids[example][own] != ids[example][j]),
             Mask::KeyLengths(lengths) => j >= lengths[example],
             Mask::KeyPadding(padding) => padding[example][j],
-            Mask::Scattered { .. } | Mask::All(_) | Mask::Any(_) => {
-                unreachable!("these are not of single keys")
+            Mask::Random { .. } | Mask::All(_) | Mask::Any(_) => {
+                unreachable!("handled by `mask_row`")
             }
         }
     }
 
-    /// How many keys an example has, those behind its last one being padding.
-    pub(crate) fn keys_of(&self, example: usize, seq_k: usize) -> usize {
+    /// Number of keys of an example up to its last one that is not padding.
+    pub(crate) fn num_keys(&self, example: usize, seq_k: usize) -> usize {
         match self {
             Self::KeyLengths(lengths) => lengths[example],
             Self::KeyPadding(padding) => {
@@ -126,24 +127,24 @@ impl Mask {
                 last.map_or(0, |last| last + 1)
             }
             Self::All(parts) => (parts.iter())
-                .map(|part| part.keys_of(example, seq_k))
+                .map(|part| part.num_keys(example, seq_k))
                 .fold(seq_k, usize::min),
             _ => seq_k,
         }
     }
 
-    /// Whether it is drawn at random, for each head on its own.
-    pub(crate) fn is_drawn(&self) -> bool {
+    /// Whether it is random and differs between heads.
+    pub(crate) fn is_random(&self) -> bool {
         match self {
-            Self::Scattered { .. } => true,
-            Self::All(parts) | Self::Any(parts) => parts.iter().any(Self::is_drawn),
+            Self::Random { .. } => true,
+            Self::All(parts) | Self::Any(parts) => parts.iter().any(Self::is_random),
             _ => false,
         }
     }
 }
 
-/// The key that a query is level with, if there is one.
-fn own(problem: &Problem, i: usize) -> Option<usize> {
+/// The key that a query is aligned with, if there is one.
+fn aligned_key(problem: &Problem, i: usize) -> Option<usize> {
     (i + problem.seq_k).checked_sub(problem.seq_q)
 }
 
@@ -155,7 +156,7 @@ fn combine(
 ) -> Vec<bool> {
     parts
         .iter()
-        .map(|part| part.hidden_from(problem, query))
+        .map(|part| part.mask_row(problem, query))
         .reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| join(a, b)).collect())
         .expect("a combination of at least one mask")
 }
@@ -165,11 +166,11 @@ mod tests {
     use super::*;
     use crate::problem::Problem;
 
-    /// The mask of a one-example, one-head problem, `x` for hidden and `.` for seen.
+    /// The mask of a problem with one example and one head: `x` masked, `.` visible.
     fn picture(mask: Mask, seq_q: usize, seq_k: usize) -> Vec<String> {
         let problem = Problem::new("picture", [1, 1, seq_q, seq_k, 1]).with_mask(mask);
         problem
-            .hidden()
+            .dense_mask()
             .chunks(seq_k)
             .map(|row| row.iter().map(|&h| if h { 'x' } else { '.' }).collect())
             .collect()
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_goes_with_the_query() {
+    fn window_follows_the_query() {
         let window = |left, right| Mask::Window { left, right };
         assert_eq!(picture(window(1, 0), 3, 3), [".xx", "..x", "x.."]);
         assert_eq!(picture(window(0, 1), 3, 3), ["..x", "x..", "xx."]);
@@ -198,21 +199,21 @@ mod tests {
     }
 
     #[test]
-    fn sparse_masks_look_as_they_should() {
+    fn sparse_masks() {
         assert_eq!(
             picture(Mask::Block(2), 5, 5),
             ["..xxx", "..xxx", "xx..x", "xx..x", "xxxx."]
         );
-        let blocks = Mask::Blocks {
+        let blocks = Mask::BlockSparse {
             size: 2,
-            seen: vec![vec![1], vec![0, 1]],
+            visible: vec![vec![1], vec![0, 1]],
         };
         assert_eq!(picture(blocks, 4, 4), ["xx..", "xx..", "....", "...."]);
         assert_eq!(picture(Mask::Strided(2), 3, 4), ["x.x.", ".x.x", "x.x."]);
-        let summaries = |block, summary| Mask::Summaries { block, summary };
-        assert_eq!(picture(summaries(3, 1), 2, 7), ["xx.xx.x", "xx.xx.x"]);
-        assert_eq!(picture(summaries(3, 2), 1, 5), ["x..x."]);
-        assert_eq!(picture(summaries(2, 5), 1, 3), ["..."]);
+        let summary_columns = |block, summary| Mask::SummaryColumns { block, summary };
+        assert_eq!(picture(summary_columns(3, 1), 2, 7), ["xx.xx.x", "xx.xx.x"]);
+        assert_eq!(picture(summary_columns(3, 2), 1, 5), ["x..x."]);
+        assert_eq!(picture(summary_columns(2, 5), 1, 3), ["..."]);
         assert_eq!(
             picture(Mask::Monotonic(1), 4, 6),
             ["..xxxx", "...xxx", "x...xx", "xx...x"]
@@ -228,23 +229,23 @@ mod tests {
     }
 
     #[test]
-    fn an_example_ends_with_its_last_key() {
+    fn num_keys_ends_with_the_last_visible_key() {
         let padding = Mask::KeyPadding(vec![
             vec![true, false, true, false, true],
             vec![true, true, true, true, true],
         ]);
-        assert_eq!([0, 1].map(|example| padding.keys_of(example, 5)), [4, 0]);
+        assert_eq!([0, 1].map(|example| padding.num_keys(example, 5)), [4, 0]);
         let lengths = Mask::KeyLengths(vec![3, 5]);
         let both = Mask::All(vec![Mask::Causal, lengths, padding]);
-        assert_eq!([0, 1].map(|example| both.keys_of(example, 5)), [3, 0]);
-        assert_eq!(Mask::Causal.keys_of(0, 5), 5);
+        assert_eq!([0, 1].map(|example| both.num_keys(example, 5)), [3, 0]);
+        assert_eq!(Mask::Causal.num_keys(0, 5), 5);
     }
 
     #[test]
-    fn scattered_blinds_the_rows_it_says() {
-        let mask = Mask::Scattered {
-            hidden: 0.0,
-            blind_every: 2,
+    fn random_mask_has_fully_masked_rows() {
+        let mask = Mask::Random {
+            masked: 0.0,
+            fully_masked_every: 2,
         };
         assert_eq!(picture(mask, 3, 2), ["xx", "..", "xx"]);
     }

@@ -1,51 +1,51 @@
-//! One attention problem: its sizes, its mask, and the numbers that go in.
+//! An attention problem: its sizes, options, mask and inputs.
 
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
 use crate::formula::Formula;
 use crate::mask::Mask;
 
-/// The sizes and the mask of one attention call, under a name.
+/// Sizes, options and mask of an attention call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// How tests and benches call it.
+    /// Name in tests and benchmarks, and seed of the inputs.
     pub name: &'static str,
-    /// Examples.
+    /// Batch size.
     pub batch: usize,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads; `heads / kv_heads` query heads share each.
     pub kv_heads: usize,
-    /// Queries.
+    /// Number of queries.
     pub seq_q: usize,
-    /// Keys and values.
+    /// Number of keys and values.
     pub seq_k: usize,
-    /// Numbers in a query and in a key.
+    /// Dimension of queries and keys.
     pub d_head: usize,
-    /// Numbers in a value.
+    /// Dimension of values.
     pub d_value: usize,
-    /// What scores are multiplied by; `None` is `1/sqrt(d_head)`.
+    /// Scale of the scores; the default is `1/sqrt(d_head)`.
     pub scale: Option<f64>,
-    /// What products are kept within, on either side of zero.
+    /// Softcap of the scores.
     pub softcap: Option<f64>,
-    /// Whether scores fall with the distance, by a slope for each head.
+    /// Whether scores have ALiBi with [`slopes`](Self::slopes).
     pub alibi: bool,
-    /// The shape of what is added to the scores: theirs, or 1 where one stands for all.
+    /// Shape of the bias added to the scores; dimensions of 1 are broadcast.
     pub bias: Option<[usize; 4]>,
-    /// The share of weights that are forgotten, and the seed that says which.
+    /// Dropout probability and seed.
     pub dropout: Option<(f64, u64)>,
-    /// For every `[batch, heads, seq_q, seq_k]` whether its weight is forgotten, where the
-    /// seed does not say it by our definition.
-    pub dropped: Option<Vec<bool>>,
-    /// How scores become weights.
+    /// `[batch, heads, seq_q, seq_k]`: whether a weight is dropped, for backends with their own
+    /// random generator.
+    pub dropout_mask: Option<Vec<bool>>,
+    /// Formula of the weights.
     pub formula: Formula,
-    /// Who sees whom.
+    /// Visible keys of each query.
     pub mask: Mask,
     /// Standard deviation of the inputs.
-    pub spread: f64,
+    pub std: f64,
 }
 
-/// The numbers of a [`Problem`], each tensor row by row.
+/// Inputs of a [`Problem`], in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
     /// `[batch, heads, seq_q, d_head]`
@@ -54,16 +54,16 @@ pub struct Inputs {
     pub key: Vec<f32>,
     /// `[batch, kv_heads, seq_k, d_value]`
     pub value: Vec<f32>,
-    /// `[batch, heads, seq_q, d_value]`: the gradient that arrives at the
-    /// result. Random, because a constant one hides errors that sum to zero.
-    pub upstream: Vec<f32>,
-    /// Of the problem's bias, if it has one.
+    /// `[batch, heads, seq_q, d_value]`: gradient of the context. It is random, because a constant
+    /// one hides errors that sum to zero.
+    pub output_grad: Vec<f32>,
+    /// Values of the bias; empty if the problem has none.
     pub bias: Vec<f32>,
 }
 
 impl Problem {
-    /// An unmasked problem `[batch, heads, seq_q, seq_k, d_head]` with as many
-    /// KV heads as heads and values as wide as keys.
+    /// An unmasked problem `[batch, heads, seq_q, seq_k, d_head]` with as many KV heads as query
+    /// heads and `d_value = d_head`.
     pub const fn new(name: &'static str, sizes: [usize; 5]) -> Self {
         let [batch, heads, seq_q, seq_k, d_head] = sizes;
         Self {
@@ -80,10 +80,10 @@ impl Problem {
             alibi: false,
             bias: None,
             dropout: None,
-            dropped: None,
+            dropout_mask: None,
             formula: Formula::Softmax,
             mask: Mask::Full,
-            spread: 1.0,
+            std: 1.0,
         }
     }
 
@@ -97,24 +97,24 @@ impl Problem {
         Self { kv_heads, ..self }
     }
 
-    /// With values of this width.
+    /// With this dimension of values.
     pub fn with_d_value(self, d_value: usize) -> Self {
         Self { d_value, ..self }
     }
 
-    /// With scores that are multiplied by this.
+    /// With this scale of the scores.
     pub fn with_scale(mut self, scale: f64) -> Self {
         self.scale = Some(scale);
         self
     }
 
-    /// With this cap on products.
+    /// With this softcap of the scores.
     pub fn with_softcap(mut self, softcap: f64) -> Self {
         self.softcap = Some(softcap);
         self
     }
 
-    /// With scores that fall with the distance.
+    /// With ALiBi.
     pub fn with_alibi(mut self) -> Self {
         self.alibi = true;
         self
@@ -126,7 +126,7 @@ impl Problem {
         self
     }
 
-    /// With this share of weights dropped, by this seed.
+    /// With this dropout probability and seed.
     pub fn with_dropout(mut self, dropout: (f64, u64)) -> Self {
         self.dropout = Some(dropout);
         self
@@ -138,67 +138,65 @@ impl Problem {
     }
 
     /// With inputs of this standard deviation.
-    pub fn with_spread(self, spread: f64) -> Self {
-        Self { spread, ..self }
+    pub fn with_std(self, std: f64) -> Self {
+        Self { std, ..self }
     }
 
-    /// The scale in force.
+    /// The scale, or its default.
     pub fn scale(&self) -> f64 {
         self.scale.unwrap_or(1.0 / (self.d_head as f64).sqrt())
     }
 
-    /// For each query head, what scores lose with each place: halves of halves, and
-    /// some growing, none of them those of any paper.
+    /// ALiBi slope of each query head. They differ from those of the paper, and some are negative.
     pub fn slopes(&self) -> Vec<f32> {
         (0..self.heads)
             .map(|head| 0.4 / (1 << head) as f32 - 0.05)
             .collect()
     }
 
-    /// Where `[example, head, query, key]` is among the numbers of all places.
-    pub(crate) fn place(&self, [example, head, query, key]: [usize; 4]) -> usize {
+    /// Flat index of `[example, head, query, key]`.
+    pub(crate) fn flat_index(&self, [example, head, query, key]: [usize; 4]) -> usize {
         ((example * self.heads + head) * self.seq_q + query) * self.seq_k + key
     }
 
-    /// For every `[batch, heads, seq_q, seq_k]`, row by row: is it hidden?
-    pub fn hidden(&self) -> Vec<bool> {
+    /// `[batch, heads, seq_q, seq_k]`: whether the pair is masked.
+    pub fn dense_mask(&self) -> Vec<bool> {
         (0..self.queries())
-            .flat_map(|row| self.hidden_from(row))
+            .flat_map(|row| self.mask_row(row))
             .collect()
     }
 
-    /// For every key: is it hidden from query `row`, counted over `[batch, heads, seq_q]`?
-    pub fn hidden_from(&self, row: usize) -> Vec<bool> {
+    /// Whether each key is masked for query `row`, an index into `[batch, heads, seq_q]`.
+    pub fn mask_row(&self, row: usize) -> Vec<bool> {
         let example = row / (self.heads * self.seq_q);
         let head = row / self.seq_q % self.heads;
-        self.mask
-            .hidden_from(self, [example, head, row % self.seq_q])
+        self.mask.mask_row(self, [example, head, row % self.seq_q])
     }
 
-    /// Queries of all examples and heads together.
+    /// Number of queries over all examples and heads.
     pub fn queries(&self) -> usize {
         self.batch * self.heads * self.seq_q
     }
 
-    /// The share of pairs of query and key that see each other.
+    /// Fraction of visible pairs of query and key.
     pub fn density(&self) -> f64 {
         if self.mask == Mask::Full {
             return 1.0;
         }
-        // Only what is drawn differs from head to head.
-        let heads = if self.mask.is_drawn() { self.heads } else { 1 };
-        let mut seen = 0;
+        // Only random masks differ between heads.
+        let heads = if self.mask.is_random() { self.heads } else { 1 };
+        let mut visible = 0;
         for example in 0..self.batch {
             for row in 0..heads * self.seq_q {
-                let hidden = self.hidden_from(example * self.heads * self.seq_q + row);
-                seen += hidden.iter().filter(|&&hidden| !hidden).count();
+                let mask = self.mask_row(example * self.heads * self.seq_q + row);
+                visible += mask.iter().filter(|&&masked| !masked).count();
             }
         }
-        seen as f64 / (self.batch * heads * self.seq_q * self.seq_k) as f64
+        visible as f64 / (self.batch * heads * self.seq_q * self.seq_k) as f64
     }
 
-    /// The same problem at another length, if its mask is one of any length: a
-    /// single query looks at `n` keys, otherwise `n` queries at `n` keys.
+    /// The same problem with `n` keys and, unless it has a single query, `n` queries. `None` if its
+    /// mask, bias or sizes are made for one length.
     pub fn at_length(&self, n: usize) -> Option<Self> {
         let is_decoding = self.seq_q == 1;
         let resizable = matches!(self.mask, Mask::Full | Mask::Causal | Mask::Window { .. })
@@ -236,53 +234,54 @@ impl Problem {
         [self.batch, self.heads, self.seq_q, self.seq_k]
     }
 
-    /// The problem's numbers, always the same for the same name and sizes.
+    /// Random inputs, a function of the name and the sizes.
     pub fn inputs(&self) -> Inputs {
-        let mut draw = Draw::named(self.name);
+        let mut rng = SplitMix64::named(self.name);
         let count = |shape: [usize; 4]| shape.iter().product();
         Inputs {
-            query: draw.normals(count(self.query_shape()), self.spread),
-            key: draw.normals(count(self.key_shape()), self.spread),
-            value: draw.normals(count(self.value_shape()), self.spread),
-            upstream: draw.normals(count(self.context_shape()), 1.0),
-            bias: draw.normals(self.bias.map_or(0, count), 1.0),
+            query: rng.normals(count(self.query_shape()), self.std),
+            key: rng.normals(count(self.key_shape()), self.std),
+            value: rng.normals(count(self.value_shape()), self.std),
+            output_grad: rng.normals(count(self.context_shape()), 1.0),
+            bias: rng.normals(self.bias.map_or(0, count), 1.0),
         }
     }
-    /// A few queries that stand for a problem too large to be solved as a whole, counted over
-    /// `[batch, heads, seq_q]`, in order: of each example and head the first, the last, and others
-    /// in between, `least` or more in all if the problem has as many.
+
+    /// A sample of the queries, as sorted indices into `[batch, heads, seq_q]`, for problems that
+    /// are too large to be solved completely. It has the first and the last query of each head and
+    /// others in between, at least `min` in all if the problem has as many.
     ///
     /// The oracle takes a microsecond for each pair of query and key: at 16,384 of each, the better
-    /// part of an hour. When the upstream gradient is zero but for a few queries, the gradients by
-    /// *every* key and value follow from these alone, so a sample of them still checks whole
-    /// tensors.
-    pub fn sample_of_queries(&self, least: usize) -> Vec<usize> {
+    /// part of an hour. If the output gradient is zero for all other queries, the gradients of
+    /// *all* keys and values follow from the sample, so that it still checks whole tensors.
+    pub fn sample_queries(&self, min: usize) -> Vec<usize> {
         let heads = self.batch * self.heads;
-        let of_each = least.div_ceil(heads).clamp(1, self.seq_q);
-        let mut draw = Draw::named(self.name);
+        let per_head = min.div_ceil(heads).clamp(1, self.seq_q);
+        let mut rng = SplitMix64::named(self.name);
         let mut queries = Vec::new();
         for head in 0..heads {
-            let mut places = vec![0, self.seq_q - 1];
-            // One from each stretch, so that no part of a long sequence is left out.
-            let stretch = self.seq_q as f64 / of_each as f64;
-            places.extend((0..of_each).map(|at| ((at as f64 + draw.uniform()) * stretch) as usize));
-            places.sort_unstable();
-            places.dedup();
-            queries.extend(places.into_iter().map(|i| head * self.seq_q + i));
+            let mut positions = vec![0, self.seq_q - 1];
+            // One from each segment, so that all parts of a long sequence are covered.
+            let segment = self.seq_q as f64 / per_head as f64;
+            positions
+                .extend((0..per_head).map(|i| ((i as f64 + rng.uniform()) * segment) as usize));
+            positions.sort_unstable();
+            positions.dedup();
+            queries.extend(positions.into_iter().map(|i| head * self.seq_q + i));
         }
         queries
     }
 }
 
 impl Inputs {
-    /// Sets the upstream gradient to zero but for the given queries.
-    pub fn keep_upstream_of(&mut self, queries: &[usize], d_value: usize) {
-        let mut kept = vec![0.0; self.upstream.len()];
+    /// Sets the output gradient of all but the given queries to zero.
+    pub fn zero_output_grad_except(&mut self, queries: &[usize], d_value: usize) {
+        let mut output_grad = vec![0.0; self.output_grad.len()];
         for &row in queries {
             let range = row * d_value..(row + 1) * d_value;
-            kept[range.clone()].copy_from_slice(&self.upstream[range]);
+            output_grad[range.clone()].copy_from_slice(&self.output_grad[range]);
         }
-        self.upstream = kept;
+        self.output_grad = output_grad;
     }
 }
 
@@ -291,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn density_counts_what_is_seen() {
+    fn density_counts_visible_pairs() {
         let problem = Problem::new("density", [2, 1, 4, 4, 1]);
         assert_eq!(problem.density(), 1.0);
         let masked = |mask| problem.clone().with_mask(mask);
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_mask_of_any_length_takes_another() {
+    fn at_length_rejects_masks_of_fixed_length() {
         let layer = Problem::new("layer", [1, 1, 4, 4, 1]);
         let longer = layer.at_length(9).expect("a full mask fits any length");
         assert_eq!((longer.seq_q, longer.seq_k), (9, 9));
@@ -313,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn every_head_and_both_ends_are_in_the_sample() {
+    fn sample_covers_every_head_and_both_ends() {
         let problem = Problem::new("sampled", [2, 3, 1000, 10, 4]);
-        let queries = problem.sample_of_queries(60);
+        let queries = problem.sample_queries(60);
         assert!((60..=72).contains(&queries.len()), "{}", queries.len());
         assert!(queries.is_sorted());
         for head in 0..6 {
@@ -324,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn a_small_problem_is_sampled_without_repeats() {
+    fn sample_of_a_small_problem_has_no_duplicates() {
         let problem = Problem::new("small", [1, 1, 2, 3, 4]);
-        assert_eq!(problem.sample_of_queries(50), [0, 1]);
+        assert_eq!(problem.sample_queries(50), [0, 1]);
     }
 }

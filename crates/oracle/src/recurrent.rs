@@ -1,187 +1,185 @@
-//! What recurrent layers must compute: plain `f64` loops, a place of a row at a time, and
-//! gradients by central differences, which share nothing with a derivation by hand.
+//! Reference implementation of recurrent layers: plain `f64` loops, with gradients by central
+//! differences, which do not depend on an analytic derivation.
 
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
-/// What a place does to the state.
+/// Kind of recurrent cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum RecurrentCell {
     /// Gates `r`, `z`, `n`.
     Gru,
     /// Gates `i`, `f`, `g`, `o`.
     Lstm,
 }
 
-/// A layer and a batch of sequences for it.
+/// A recurrent layer and a batch of sequences.
 #[derive(Debug, Clone)]
 pub struct RecurrentProblem {
-    /// What it is called; its numbers are drawn by it.
+    /// Name in tests, and seed of the inputs.
     pub name: &'static str,
-    /// What a place does to the state.
-    pub unit: Unit,
-    /// For each pass over the sequence, whether it goes backward.
-    pub backward: &'static [bool],
-    /// Places that there is room for.
+    /// Kind of cell.
+    pub cell: RecurrentCell,
+    /// For each direction of the layer, whether it reads the sequence in reverse.
+    pub reverse: &'static [bool],
+    /// Sequence length including padding.
     pub seq: usize,
-    /// Places of each row.
+    /// Length of each sequence.
     pub lengths: &'static [usize],
-    /// Numbers of each place.
+    /// Input dimension.
     pub d_input: usize,
-    /// Numbers of a state.
+    /// Hidden dimension.
     pub d_hidden: usize,
-    /// Whether a state other than zero comes first.
+    /// Whether the initial state is not zero.
     pub has_state: bool,
 }
 
-/// The numbers of a problem, each kind in a row. What differs from pass to pass is laid out
-/// pass after pass, a row of a matrix is a gate's number, as in PyTorch.
+/// Inputs and parameters in row-major order. Matrices have a row for each output, as in PyTorch.
 #[derive(Debug, Clone)]
 pub struct RecurrentInputs {
     /// `[batch, seq, d_input]`
     pub input: Vec<f64>,
-    /// `[passes, gates * d_hidden, d_input]`
+    /// `[directions, gates * d_hidden, d_input]`
     pub weight_ih: Vec<f64>,
-    /// `[passes, gates * d_hidden, d_hidden]`
+    /// `[directions, gates * d_hidden, d_hidden]`
     pub weight_hh: Vec<f64>,
-    /// `[passes, gates * d_hidden]`
+    /// `[directions, gates * d_hidden]`
     pub bias_ih: Vec<f64>,
-    /// `[passes, gates * d_hidden]`
+    /// `[directions, gates * d_hidden]`
     pub bias_hh: Vec<f64>,
-    /// `[batch, passes, d_hidden]`
+    /// `[batch, directions, d_hidden]`
     pub hidden: Vec<f64>,
-    /// The same, of an LSTM; a GRU's is empty.
+    /// The same for an LSTM; empty for a GRU.
     pub cell: Vec<f64>,
 }
 
-/// What comes out, or the weights of it in a loss.
+/// Outputs, or their gradients.
 #[derive(Debug, Clone)]
-pub struct RecurrentAnswer {
-    /// `[batch, seq, passes, d_hidden]`
+pub struct RecurrentOutput {
+    /// `[batch, seq, directions, d_hidden]`
     pub outputs: Vec<f64>,
-    /// `[batch, passes, d_hidden]`: after the last place.
+    /// `[batch, directions, d_hidden]`: final hidden state.
     pub hidden: Vec<f64>,
-    /// The same, of an LSTM; a GRU's is empty.
+    /// Final cell state of an LSTM; empty for a GRU.
     pub cell: Vec<f64>,
 }
 
 impl RecurrentProblem {
-    /// Gates of a unit.
+    /// Number of gates.
     pub fn gates(&self) -> usize {
-        match self.unit {
-            Unit::Gru => 3,
-            Unit::Lstm => 4,
+        match self.cell {
+            RecurrentCell::Gru => 3,
+            RecurrentCell::Lstm => 4,
         }
     }
 
-    /// Numbers to compute with; they are numbers of `f32` too.
-    pub fn draw(&self) -> RecurrentInputs {
+    /// Random inputs and parameters, which are representable in `f32`.
+    pub fn sample_inputs(&self) -> RecurrentInputs {
         let mut normals = normals(self.name);
-        let (batch, passes) = (self.lengths.len(), self.backward.len());
-        let gates = passes * self.gates() * self.d_hidden;
-        let states = batch * passes * self.d_hidden;
-        let spread = if self.has_state { 1.0 } else { 0.0 };
-        let hidden = (self.d_hidden as f64).sqrt().recip();
+        let (batch, directions) = (self.lengths.len(), self.reverse.len());
+        let gates = directions * self.gates() * self.d_hidden;
+        let states = batch * directions * self.d_hidden;
+        let state_std = if self.has_state { 1.0 } else { 0.0 };
+        let hidden_std = (self.d_hidden as f64).sqrt().recip();
         RecurrentInputs {
             input: normals(batch * self.seq * self.d_input, 1.0),
             weight_ih: normals(gates * self.d_input, (self.d_input as f64).sqrt().recip()),
-            weight_hh: normals(gates * self.d_hidden, hidden),
+            weight_hh: normals(gates * self.d_hidden, hidden_std),
             bias_ih: normals(gates, 0.3),
             bias_hh: normals(gates, 0.3),
-            hidden: normals(states, spread),
-            cell: match self.unit {
-                Unit::Gru => vec![],
-                Unit::Lstm => normals(states, spread),
+            hidden: normals(states, state_std),
+            cell: match self.cell {
+                RecurrentCell::Gru => vec![],
+                RecurrentCell::Lstm => normals(states, state_std),
             },
         }
     }
 
-    /// Weights of a loss, one for each number that comes out.
-    pub fn draw_upstream(&self) -> RecurrentAnswer {
+    /// Random gradients of the outputs.
+    pub fn sample_output_grad(&self) -> RecurrentOutput {
         let mut normals = normals(&format!("upstream of {}", self.name));
-        let states = self.lengths.len() * self.backward.len() * self.d_hidden;
-        RecurrentAnswer {
+        let states = self.lengths.len() * self.reverse.len() * self.d_hidden;
+        RecurrentOutput {
             outputs: normals(self.seq * states, 1.0),
             hidden: normals(states, 1.0),
-            cell: match self.unit {
-                Unit::Gru => vec![],
-                Unit::Lstm => normals(states, 1.0),
+            cell: match self.cell {
+                RecurrentCell::Gru => vec![],
+                RecurrentCell::Lstm => normals(states, 1.0),
             },
         }
     }
 
-    /// What must come out.
-    pub fn solve(&self, inputs: &RecurrentInputs) -> RecurrentAnswer {
-        let (batch, passes, d) = (self.lengths.len(), self.backward.len(), self.d_hidden);
-        let mut answer = RecurrentAnswer {
-            outputs: vec![0.0; batch * self.seq * passes * d],
+    /// Computes the outputs.
+    pub fn solve(&self, inputs: &RecurrentInputs) -> RecurrentOutput {
+        let (batch, directions, d) = (self.lengths.len(), self.reverse.len(), self.d_hidden);
+        let mut output = RecurrentOutput {
+            outputs: vec![0.0; batch * self.seq * directions * d],
             hidden: inputs.hidden.clone(),
             cell: inputs.cell.clone(),
         };
         for (row, &length) in self.lengths.iter().enumerate() {
-            for (pass, &backward) in self.backward.iter().enumerate() {
-                for visit in 0..length {
-                    let place = if backward { length - 1 - visit } else { visit };
-                    let state = (row * passes + pass) * d;
-                    let before = answer.hidden[state..][..d].to_vec();
-                    let input = &inputs.input[(row * self.seq + place) * self.d_input..];
-                    // W x + b and U h + c, of the gate's number.
-                    let sums = |number: usize| {
-                        let at = pass * self.gates() * d + number;
-                        let of = |matrix: &[f64], vector: &[f64], width: usize| -> f64 {
-                            let row = &matrix[at * width..][..width];
+            for (direction, &reverse) in self.reverse.iter().enumerate() {
+                for step in 0..length {
+                    let position = if reverse { length - 1 - step } else { step };
+                    let state = (row * directions + direction) * d;
+                    let previous = output.hidden[state..][..d].to_vec();
+                    let input = &inputs.input[(row * self.seq + position) * self.d_input..];
+                    // W x + b and U h + c for one output of the gates.
+                    let sums = |gate_output: usize| {
+                        let i = direction * self.gates() * d + gate_output;
+                        let dot = |matrix: &[f64], vector: &[f64], width: usize| -> f64 {
+                            let row = &matrix[i * width..][..width];
                             row.iter().zip(vector).map(|(a, b)| a * b).sum()
                         };
                         (
-                            of(&inputs.weight_ih, input, self.d_input) + inputs.bias_ih[at],
-                            of(&inputs.weight_hh, &before, d) + inputs.bias_hh[at],
+                            dot(&inputs.weight_ih, input, self.d_input) + inputs.bias_ih[i],
+                            dot(&inputs.weight_hh, &previous, d) + inputs.bias_hh[i],
                         )
                     };
-                    for (x, own) in before.iter().enumerate() {
+                    for (x, h) in previous.iter().enumerate() {
                         let gate = |gate: usize| sums(gate * d + x);
-                        let sum = |at: usize| gate(at).0 + gate(at).1;
-                        let after = match self.unit {
-                            Unit::Gru => {
+                        let sum = |i: usize| gate(i).0 + gate(i).1;
+                        let next = match self.cell {
+                            RecurrentCell::Gru => {
                                 let (r, z) = (sigmoid(sum(0)), sigmoid(sum(1)));
                                 let n = (gate(2).0 + r * gate(2).1).tanh();
-                                (1.0 - z) * n + z * own
+                                (1.0 - z) * n + z * h
                             }
-                            Unit::Lstm => {
+                            RecurrentCell::Lstm => {
                                 let (i, f) = (sigmoid(sum(0)), sigmoid(sum(1)));
                                 let (g, o) = (sum(2).tanh(), sigmoid(sum(3)));
-                                let cell = &mut answer.cell[state + x];
+                                let cell = &mut output.cell[state + x];
                                 *cell = f * *cell + i * g;
                                 o * cell.tanh()
                             }
                         };
-                        answer.hidden[state + x] = after;
-                        let output = ((row * self.seq + place) * passes + pass) * d + x;
-                        answer.outputs[output] = after;
+                        output.hidden[state + x] = next;
+                        let i = ((row * self.seq + position) * directions + direction) * d + x;
+                        output.outputs[i] = next;
                     }
                 }
             }
         }
-        answer
+        output
     }
 
-    /// The gradients of `Σ upstream · answer` by all that goes in, by two answers for each
-    /// number.
-    pub fn differences(
+    /// Numerical gradients of `Σ output_grad · output` with respect to inputs and parameters.
+    pub fn finite_difference_grads(
         &self,
         inputs: &RecurrentInputs,
-        upstream: &RecurrentAnswer,
+        output_grad: &RecurrentOutput,
     ) -> RecurrentInputs {
         let each = |part: fn(&mut RecurrentInputs) -> &mut Vec<f64>| -> Vec<f64> {
-            // The cube root of f64's precision: what is cut off and what cancels are alike.
+            // The cube root of f64's precision balances truncation against cancellation.
             const STEP: f64 = 6e-6;
-            let mut moved = inputs.clone();
-            let count = part(&mut moved).len();
-            let difference = |at: usize| {
-                let here = part(&mut moved)[at];
-                part(&mut moved)[at] = here + STEP;
-                let above = loss(&self.solve(&moved), upstream);
-                part(&mut moved)[at] = here - STEP;
-                let below = loss(&self.solve(&moved), upstream);
-                part(&mut moved)[at] = here;
+            let mut perturbed = inputs.clone();
+            let count = part(&mut perturbed).len();
+            let difference = |i: usize| {
+                let value = part(&mut perturbed)[i];
+                part(&mut perturbed)[i] = value + STEP;
+                let above = loss(&self.solve(&perturbed), output_grad);
+                part(&mut perturbed)[i] = value - STEP;
+                let below = loss(&self.solve(&perturbed), output_grad);
+                part(&mut perturbed)[i] = value;
                 (above - below) / (2.0 * STEP)
             };
             (0..count).map(difference).collect()
@@ -199,10 +197,10 @@ impl RecurrentProblem {
 }
 
 fn normals(name: &str) -> impl FnMut(usize, f64) -> Vec<f64> + use<> {
-    let mut draw = Draw::named(name);
-    move |count, spread| {
-        let drawn = draw.normals(count, spread);
-        drawn.into_iter().map(f64::from).collect()
+    let mut rng = SplitMix64::named(name);
+    move |count, std| {
+        let values = rng.normals(count, std);
+        values.into_iter().map(f64::from).collect()
     }
 }
 
@@ -210,24 +208,24 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-fn loss(answer: &RecurrentAnswer, upstream: &RecurrentAnswer) -> f64 {
+fn loss(output: &RecurrentOutput, output_grad: &RecurrentOutput) -> f64 {
     let sum = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    sum(&answer.outputs, &upstream.outputs)
-        + sum(&answer.hidden, &upstream.hidden)
-        + sum(&answer.cell, &upstream.cell)
+    sum(&output.outputs, &output_grad.outputs)
+        + sum(&output.hidden, &output_grad.hidden)
+        + sum(&output.cell, &output_grad.cell)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// One number of one place, worked out by hand.
+    /// One position with one hidden unit, computed by hand.
     #[test]
-    fn a_place_by_hand() {
+    fn single_step_by_hand() {
         let mut problem = RecurrentProblem {
             name: "by hand",
-            unit: Unit::Gru,
-            backward: &[false],
+            cell: RecurrentCell::Gru,
+            reverse: &[false],
             seq: 1,
             lengths: &[1],
             d_input: 1,
@@ -244,21 +242,21 @@ mod tests {
             cell: vec![],
         };
         // r = σ(0) = 1/2, z = σ(0) = 1/2, n = tanh(2 + 1/2 · 2) = tanh(3)
-        let answer = problem.solve(&inputs);
-        let wanted = 0.5 * 3_f64.tanh() + 0.25;
-        assert!((answer.outputs[0] - wanted).abs() < 1e-15);
-        assert_eq!(answer.hidden, answer.outputs);
+        let output = problem.solve(&inputs);
+        let expected = 0.5 * 3_f64.tanh() + 0.25;
+        assert!((output.outputs[0] - expected).abs() < 1e-15);
+        assert_eq!(output.hidden, output.outputs);
 
-        problem.unit = Unit::Lstm;
+        problem.cell = RecurrentCell::Lstm;
         inputs.weight_ih = vec![0.0; 4];
         inputs.weight_hh = vec![0.0; 4];
         inputs.bias_ih = vec![0.0, 0.0, 1.0, 0.0];
         inputs.bias_hh = vec![0.0; 4];
         inputs.cell = vec![3.0];
         // cell = 1/2 · 3 + 1/2 · tanh(1), h = 1/2 · tanh(cell)
-        let answer = problem.solve(&inputs);
+        let output = problem.solve(&inputs);
         let cell = 1.5 + 0.5 * 1_f64.tanh();
-        assert!((answer.cell[0] - cell).abs() < 1e-15);
-        assert!((answer.hidden[0] - 0.5 * cell.tanh()).abs() < 1e-15);
+        assert!((output.cell[0] - cell).abs() < 1e-15);
+        assert!((output.hidden[0] - 0.5 * cell.tanh()).abs() < 1e-15);
     }
 }

@@ -1,67 +1,66 @@
-//! The backends, by the word people write for each.
+//! Backends and the names that select them.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::UnknownWord;
+use crate::UnknownName;
 
-crate::words! {
-    /// A backend, before it is known whether this build or this machine has it.
+crate::names! {
+    /// A backend by name. It may be missing from this build or on this machine.
     pub enum Backend: "backend" = Flex {
         /// Burn's maintained pure-Rust CPU backend; the default.
         Flex = "flex",
         /// Burn's older pure-Rust CPU backend.
         Ndarray = "ndarray",
-        /// Any adapter WGPU reaches, with shaders in WGSL. Runs on software adapters too.
+        /// Any WGPU adapter, hardware or software, with WGSL shaders.
         Wgpu = "wgpu",
-        /// A real Vulkan GPU, with shaders compiled straight to SPIR-V.
+        /// A Vulkan GPU, with shaders compiled to SPIR-V.
         Vulkan = "vulkan",
-        /// LibTorch: on CUDA where it sees it, else on the CPU.
+        /// LibTorch, on CUDA if available, else on the CPU.
         Tch = "tch",
         /// LibTorch on the CPU.
         TchCpu = "tch-cpu",
         /// LibTorch on CUDA.
         TchCuda = "tch-cuda",
-        /// Burn's own CUDA backend, passed through to `burn-cuda`.
+        /// Burn's CUDA backend (`burn-cuda`).
         Cuda = "cuda",
     }
 }
 
 impl Backend {
-    /// The backends that run on a machine without a GPU. `wgpu` is among them
-    /// because a software Vulkan driver is enough for it.
+    /// The backends that run without a GPU. `wgpu` is included because a software Vulkan driver is
+    /// sufficient.
     pub const WITHOUT_GPU: [Self; 4] = [Self::Flex, Self::Ndarray, Self::Wgpu, Self::TchCpu];
 
-    /// The cargo feature, of the same name in every crate, that compiles it in.
+    /// The cargo feature that enables it, the same in every crate.
     pub fn feature(self) -> &'static str {
         match self {
             Self::Tch | Self::TchCpu | Self::TchCuda => "tch",
-            other => other.word(),
+            other => other.name(),
         }
     }
 
-    /// Whether it needs LibTorch to be compiled and run.
+    /// Whether it is built and run with LibTorch.
     pub fn needs_libtorch(self) -> bool {
         self.feature() == "tch"
     }
 
-    /// Whether a machine can have several of its devices, so that an index may follow.
+    /// Whether a device index may follow its name.
     fn takes_index(self) -> bool {
         !matches!(self, Self::Flex | Self::Ndarray | Self::TchCpu | Self::Tch)
     }
 }
 
-/// What people write to choose a device: a backend and, after a colon, which of
-/// its devices: `flex`, `wgpu:1`, `tch-cuda:0`.
+/// A backend and, after a colon, the index of a device: `flex`, `wgpu:1`, `tch-cuda:0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct BackendWord {
+pub struct BackendId {
     /// The backend.
     pub backend: Backend,
-    /// Which of its devices; `None` leaves the choice to the backend.
+    /// Device index; `None` selects the backend's default device.
     pub index: Option<usize>,
 }
 
-impl From<Backend> for BackendWord {
+impl From<Backend> for BackendId {
     fn from(backend: Backend) -> Self {
         Self {
             backend,
@@ -70,7 +69,7 @@ impl From<Backend> for BackendWord {
     }
 }
 
-impl fmt::Display for BackendWord {
+impl fmt::Display for BackendId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.backend)?;
         match self.index {
@@ -80,32 +79,32 @@ impl fmt::Display for BackendWord {
     }
 }
 
-impl serde::Serialize for BackendWord {
+impl serde::Serialize for BackendId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> serde::Deserialize<'de> for BackendWord {
+impl<'de> serde::Deserialize<'de> for BackendId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let word = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        word.parse().map_err(serde::de::Error::custom)
+        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
     }
 }
 
-/// Why a text is not a [`BackendWord`].
+/// The error of parsing a [`BackendId`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParseBackendError {
     /// No backend has this name.
-    Unknown(UnknownWord),
-    /// What follows the colon is not a device number.
+    Unknown(UnknownName),
+    /// The text after the colon is not a device index.
     BadIndex {
         /// The backend before the colon.
         backend: Backend,
         /// The text after it.
         got: String,
     },
-    /// The backend has one device only, so an index means nothing.
+    /// The backend does not take a device index.
     NoIndex {
         /// The backend before the colon.
         backend: Backend,
@@ -118,18 +117,19 @@ impl fmt::Display for ParseBackendError {
             Self::Unknown(unknown) => unknown.fmt(f),
             Self::BadIndex { backend, got } => write!(
                 f,
-                "the device after \"{backend}:\" must be a number counted from 0, got \"{got}\"; \
-                 write for example {backend}:0"
+                "the device index after \"{backend}:\" must be an integer starting at 0, got \"{got}\"\n  \
+                 help: for example {backend}:0"
             ),
             Self::NoIndex {
                 backend: Backend::Tch,
             } => write!(
                 f,
-                "\"tch\" picks its device by itself and takes no index; write tch-cuda:N to choose one"
+                "\"tch\" selects its device automatically and takes no index\n  \
+                 help: write tch-cuda:N"
             ),
             Self::NoIndex { backend } => write!(
                 f,
-                "\"{backend}\" has a single device and takes no index; write {backend}"
+                "\"{backend}\" has a single device and takes no index\n  help: write {backend}"
             ),
         }
     }
@@ -137,20 +137,20 @@ impl fmt::Display for ParseBackendError {
 
 impl std::error::Error for ParseBackendError {}
 
-/// Another name of the default backend.
+/// Alias of the default backend.
 const CPU_ALIAS: &str = "cpu";
 
-impl FromStr for BackendWord {
+impl FromStr for BackendId {
     type Err = ParseBackendError;
 
     fn from_str(text: &str) -> Result<Self, ParseBackendError> {
-        let (word, index) = match text.split_once(':') {
-            Some((word, index)) => (word, Some(index)),
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name, Some(index)),
             None => (text, None),
         };
-        let backend = match word {
+        let backend = match name {
             CPU_ALIAS => Backend::Flex,
-            word => word.parse().map_err(|mut unknown: UnknownWord| {
+            name => name.parse().map_err(|mut unknown: UnknownName| {
                 unknown.known.push(CPU_ALIAS.to_owned());
                 ParseBackendError::Unknown(unknown)
             })?,
@@ -174,27 +174,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_reads_back_and_an_index_may_follow() {
+    fn names_and_indices_round_trip() {
         let indexed = ["wgpu:1", "vulkan:0", "tch-cuda:12", "cuda:3"];
-        for text in Backend::ALL.map(Backend::word).into_iter().chain(indexed) {
-            let word: BackendWord = text.parse().expect(text);
-            assert_eq!(word.to_string(), text);
+        for text in Backend::ALL.map(Backend::name).into_iter().chain(indexed) {
+            let id: BackendId = text.parse().expect(text);
+            assert_eq!(id.to_string(), text);
         }
-        assert_eq!("cpu".parse(), Ok(BackendWord::from(Backend::Flex)));
+        assert_eq!("cpu".parse(), Ok(BackendId::from(Backend::Flex)));
     }
 
     #[test]
-    fn files_have_the_same_words() {
-        let word: BackendWord = "wgpu:1".parse().expect("a word");
-        let text = serde_json::to_string(&word).expect("plain data");
+    fn serialized_as_a_string() {
+        let id: BackendId = "wgpu:1".parse().expect("a backend");
+        let text = serde_json::to_string(&id).expect("plain data");
         assert_eq!(text, r#""wgpu:1""#);
-        assert_eq!(serde_json::from_str::<BackendWord>(&text).ok(), Some(word));
-        let error = serde_json::from_str::<BackendWord>(r#""wpgu""#).unwrap_err();
+        assert_eq!(serde_json::from_str::<BackendId>(&text).ok(), Some(id));
+        let error = serde_json::from_str::<BackendId>(r#""wpgu""#).unwrap_err();
         assert!(error.to_string().contains("did you mean wgpu"), "{error}");
     }
 
     #[test]
-    fn what_cannot_be_read_is_explained() {
+    fn parse_errors() {
         for (text, message) in [
             (
                 "wpgu",
@@ -203,20 +203,19 @@ mod tests {
             ),
             (
                 "wgpu:one",
-                "the device after \"wgpu:\" must be a number counted from 0, got \"one\"; \
-                 write for example wgpu:0",
+                "the device index after \"wgpu:\" must be an integer starting at 0, got \"one\"\n  \
+                 help: for example wgpu:0",
             ),
             (
                 "flex:1",
-                "\"flex\" has a single device and takes no index; write flex",
+                "\"flex\" has a single device and takes no index\n  help: write flex",
             ),
             (
                 "tch:0",
-                "\"tch\" picks its device by itself and takes no index; write tch-cuda:N to choose \
-                 one",
+                "\"tch\" selects its device automatically and takes no index\n  help: write tch-cuda:N",
             ),
         ] {
-            let error = text.parse::<BackendWord>().unwrap_err();
+            let error = text.parse::<BackendId>().unwrap_err();
             assert_eq!(error.to_string(), message);
         }
     }

@@ -1,13 +1,13 @@
-//! The number types tensors are stored in.
+//! Data types of tensors.
 
-crate::words! {
-    /// A number type by the word people write for it.
+crate::names! {
+    /// A floating-point data type.
     pub enum Dtype: "dtype" = F32 {
-        /// 32 bits.
+        /// Single precision.
         F32 = "f32",
-        /// 16 bits; small gradients vanish without a loss scale.
+        /// Half precision; small gradients underflow without loss scaling.
         F16 = "f16",
-        /// 16 bits with the range of `f32`.
+        /// bfloat16, with the range of `f32`.
         Bf16 = "bf16",
     }
 }

@@ -1,27 +1,27 @@
-//! Text in another encoding than the one that is read.
+//! Detection of text that is not UTF-8.
 
 use std::fmt;
 
-/// Bytes that are not UTF-8: where that is seen first, and what they may be.
+/// The position of the first invalid byte of a text that is not UTF-8, and its encoding if known.
 ///
 /// ```
 /// # use zoo_spec::NotUtf8;
-/// assert_eq!(NotUtf8::of("né".as_bytes()), None);
-/// let latin = NotUtf8::of(b"un\nn\xe9 ").expect("a byte of latin1");
+/// assert_eq!(NotUtf8::detect("né".as_bytes()), None);
+/// let latin = NotUtf8::detect(b"un\nn\xe9 ").expect("latin1");
 /// assert_eq!((latin.line, latin.byte), (2, 4));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NotUtf8 {
-    /// The line of the first wrong byte, counted from 1.
+    /// Line of the first invalid byte, starting at 1.
     pub line: usize,
-    /// Where the byte is, counted from 0.
+    /// Offset of that byte, starting at 0.
     pub byte: usize,
-    /// The encoding whose mark the bytes begin with.
-    pub marked: Option<&'static str>,
+    /// The encoding of the byte order mark that the text starts with.
+    pub bom: Option<&'static str>,
 }
 
-/// What encodings put before their text. That of UTF-32 begins as that of UTF-16 does.
-const MARKS: [(&[u8], &str); 4] = [
+/// Byte order marks. UTF-32 comes first, because its mark starts with that of UTF-16.
+const BOMS: [(&[u8], &str); 4] = [
     (&[0xff, 0xfe, 0, 0], "UTF-32"),
     (&[0, 0, 0xfe, 0xff], "UTF-32"),
     (&[0xff, 0xfe], "UTF-16"),
@@ -29,36 +29,36 @@ const MARKS: [(&[u8], &str); 4] = [
 ];
 
 impl NotUtf8 {
-    /// What is wrong with these bytes, if they are not UTF-8.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    /// The first error in these bytes, or `None` if they are UTF-8.
+    pub fn detect(bytes: &[u8]) -> Option<Self> {
         let byte = std::str::from_utf8(bytes).err()?.valid_up_to();
         let before = &bytes[..byte];
-        let marked = MARKS.iter().find(|(mark, _)| bytes.starts_with(mark));
+        let bom = BOMS.iter().find(|(bom, _)| bytes.starts_with(bom));
         Some(Self {
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
             byte,
-            marked: marked.map(|(_, name)| *name),
+            bom: bom.map(|(_, encoding)| *encoding),
         })
     }
 }
 
 impl fmt::Display for NotUtf8 {
-    /// Without the name of the file, which comes first. No encoding is guessed: any bytes are
-    /// latin1, and what is none becomes wrong letters without a word.
+    /// The message follows the name of the file. Without a byte order mark the encoding is not
+    /// guessed: any bytes are valid latin1, so a wrong guess would silently give wrong characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { line, byte, marked } = self;
-        match marked {
+        let Self { line, byte, bom } = self;
+        match bom {
             Some(encoding) => write!(
                 f,
-                "line {line}: it begins with the mark of {encoding}, and only UTF-8 is read\n  \
-                 do: iconv -f {encoding} -t UTF-8 FILE > NEW"
+                "line {line}: starts with a {encoding} byte order mark, but only UTF-8 is supported\n  \
+                 help: iconv -f {encoding} -t UTF-8 FILE > NEW"
             ),
             None => write!(
                 f,
-                "line {line}: byte {byte} of the file is not UTF-8, and only UTF-8 is read\n  \
-                 do: iconv -f ENCODING -t UTF-8 FILE > NEW, by the encoding it is in: often latin1 \
-                 or windows-1252, gb18030 (also for gbk), big5, shift_jis, euc-kr or windows-1251. \
-                 A wrong one may give wrong letters and no error: look at what comes out"
+                "line {line}: byte {byte} of the file is not UTF-8, but only UTF-8 is supported\n  \
+                 help: iconv -f ENCODING -t UTF-8 FILE > NEW, where ENCODING is often latin1 or \
+                 windows-1252, gb18030 (also for gbk), big5, shift_jis, euc-kr or windows-1251. \
+                 Check the output: a wrong encoding may give wrong characters without an error"
             ),
         }
     }
@@ -69,29 +69,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_names_the_encoding() {
+    fn byte_order_marks() {
         for (bytes, name) in [
             (&b"\xff\xfea\0"[..], "UTF-16"),
             (b"\xfe\xff\0a", "UTF-16"),
             (b"\xff\xfe\0\0a\0\0\0", "UTF-32"),
             (b"\0\0\xfe\xff\0\0\0a", "UTF-32"),
         ] {
-            let said = NotUtf8::of(bytes).map(|it| it.to_string());
-            let said = said.expect("it is not UTF-8");
-            assert!(said.contains(&format!("the mark of {name}, ")), "{said}");
-            assert!(said.contains(&format!("iconv -f {name} -t")), "{said}");
+            let text = NotUtf8::detect(bytes).expect("not UTF-8").to_string();
+            assert!(
+                text.contains(&format!("a {name} byte order mark")),
+                "{text}"
+            );
+            assert!(text.contains(&format!("iconv -f {name} -t")), "{text}");
         }
     }
 
     #[test]
-    fn without_one_nothing_is_guessed() {
-        // In gbk; as latin1 it would become other letters.
-        let said = NotUtf8::of(b"ok\n\xc4\xe3\xba\xc3").map(|it| it.to_string());
-        let said = said.expect("it is not UTF-8");
-        assert!(said.starts_with("line 2: byte 3 of the file"), "{said}");
-        assert!(said.contains("iconv -f ENCODING -t UTF-8"), "{said}");
+    fn encoding_is_not_guessed_without_a_byte_order_mark() {
+        // gbk, which is also valid latin1.
+        let error = NotUtf8::detect(b"ok\n\xc4\xe3\xba\xc3");
+        let text = error.expect("not UTF-8").to_string();
+        assert!(text.starts_with("line 2: byte 3 of the file"), "{text}");
+        assert!(text.contains("iconv -f ENCODING -t UTF-8"), "{text}");
         for name in ["latin1", "gbk", "shift_jis"] {
-            assert!(said.contains(name), "{said}");
+            assert!(text.contains(name), "{text}");
         }
     }
 }

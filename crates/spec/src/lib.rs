@@ -3,13 +3,13 @@
 //!
 //! - [`Mechanism`] and [`MechanismConfig`] are generated from the list of mechanisms;
 //! - [`Model`] has the sizes and choices of each model;
-//! - [`BackendWord`] is turned into a Burn device by `zoo-backend` and into cargo features by
-//!   `xtask`, which does not link Burn;
+//! - [`BackendId`] selects a Burn device (`zoo-backend`) or cargo features (`xtask`, which does not
+//!   link Burn);
 //! - [`keys`](mod@keys) has the macros that declare a struct of keys with their allowed values;
-//! - [`Draw`] draws data and problems by a seed or a name.
+//! - [`SplitMix64`] is the random number generator of synthetic data and test problems.
 
 mod backend;
-mod draw;
+mod builder;
 mod dtype;
 mod encoding;
 pub mod keys;
@@ -17,14 +17,17 @@ mod libtorch;
 mod mechanisms;
 mod models;
 mod printable;
+mod splitmix64;
 mod unknown;
 
-pub use backend::{Backend, BackendWord, ParseBackendError};
-pub use draw::Draw;
+pub use backend::{Backend, BackendId, ParseBackendError};
 pub use dtype::Dtype;
 pub use encoding::NotUtf8;
 pub use libtorch::libtorch_version;
 pub use mechanisms::*;
 pub use models::*;
+#[doc(hidden)]
+pub use pastey;
 pub use printable::{Printable, printable_text};
-pub use unknown::UnknownWord;
+pub use splitmix64::SplitMix64;
+pub use unknown::UnknownName;

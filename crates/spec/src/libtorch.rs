@@ -1,10 +1,9 @@
-//! Which LibTorch is in a folder.
+//! The version of a LibTorch installation.
 
 use std::fs;
 use std::path::Path;
 
-/// The version of the LibTorch in `folder`, where it says one: a zip keeps it
-/// in `build-version`, a wheel in `version.py`.
+/// The version of the LibTorch in `folder`, from `build-version` (zip) or `version.py` (wheel).
 pub fn libtorch_version(folder: &Path) -> Option<String> {
     if let Ok(text) = fs::read_to_string(folder.join("build-version")) {
         return Some(text.trim().to_owned());

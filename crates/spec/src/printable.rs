@@ -1,10 +1,10 @@
-//! Text from files as it may be shown on a terminal.
+//! Escaping of untrusted text for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// A name from a file, such as a label, a column or a tensor: on one line, and without characters
-/// that a terminal acts on. They are written as Rust escapes them; all others stay as they are.
+/// A name from a file, such as a label, a column or a tensor, displayed on one line with control
+/// characters escaped as in Rust.
 ///
 /// ```
 /// # use zoo_spec::Printable;
@@ -17,16 +17,17 @@ pub struct Printable<'a>(pub &'a str);
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
-            match is_acted_on(character) {
-                true => write!(f, "{}", character.escape_default())?,
-                false => f.write_char(character)?,
+            if is_control(character) {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
             }
         }
         Ok(())
     }
 }
 
-/// A text of several lines without characters that a terminal acts on, but for line ends and tabs.
+/// A text with control characters escaped, except line feeds and tabs.
 ///
 /// ```
 /// # use zoo_spec::printable_text;
@@ -34,23 +35,24 @@ impl fmt::Display for Printable<'_> {
 /// assert_eq!(printable_text("a\u{9b}2J\n"), "a\\u{9b}2J\n");
 /// ```
 pub fn printable_text(text: &str) -> Cow<'_, str> {
-    let is_escaped = |character: char| !matches!(character, '\n' | '\t') && is_acted_on(character);
+    let is_escaped = |character: char| !matches!(character, '\n' | '\t') && is_control(character);
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
-        match is_escaped(character) {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
+        if is_escaped(character) {
+            escaped.extend(character.escape_default());
+        } else {
+            escaped.push(character);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
-/// Whether a character moves the cursor, changes colours, reorders what is around it or cannot be
-/// seen. The joiners of emoji and of Persian, and the marks of Arabic and Hebrew, are text.
-fn is_acted_on(character: char) -> bool {
+/// Whether a character controls the terminal, reorders text or is invisible. Joiners (emoji,
+/// Persian) and directional marks (Arabic, Hebrew) are part of normal text.
+fn is_control(character: char) -> bool {
     let is_bidi_control = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_line_end = matches!(character, '\u{2028}' | '\u{2029}');
     let is_invisible = matches!(
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_acts_on_is_escaped() {
+    fn control_characters_are_escaped() {
         for (character, escaped) in [
             ('\0', "\\u{0}"),
             ('\u{7}', "\\u{7}"),
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_left_as_it_is() {
+    fn normal_text_is_unchanged() {
         for text in [
             "naïve \"好久不见\"",
             "👩‍👩‍👧",

@@ -1,9 +1,9 @@
-//! The README's example, which stands here word for word and is run.
+//! The README's example, compiled and run.
 
-use zoo_spec::{BackendWord, Mechanism, ParseBackendError};
+use zoo_spec::{BackendId, Mechanism, ParseBackendError};
 
-fn words() -> Result<(), ParseBackendError> {
-    let gpu: BackendWord = "wgpu:1".parse()?;
+fn names() -> Result<(), ParseBackendError> {
+    let gpu: BackendId = "wgpu:1".parse()?;
     assert_eq!((gpu.backend.feature(), gpu.index), ("wgpu", Some(1)));
 
     let error = "sliding-windw".parse::<Mechanism>().expect_err("misspelt");
@@ -12,8 +12,8 @@ fn words() -> Result<(), ParseBackendError> {
 }
 
 #[test]
-fn the_example_says_what_is_so() {
-    words().expect("wgpu:1 is a backend");
+fn readme_example() {
+    names().expect("wgpu:1 is a backend");
     let readme = include_str!("../README.md");
     let block = readme.split("```rust\n").nth(1).expect("an example");
     let block = block.split("```").next().unwrap_or_default();

@@ -1,93 +1,90 @@
-//! Where a model that was trained looks, as a page and as pictures.
+//! Attention weights of a trained model, as an HTML page and as heatmaps.
 //!
 //! - Transformer: encoder, decoder and cross-attention, every layer and head;
-//! - GPT, classifier: every layer and head, and what the classifier pools by, if it learned that;
+//! - GPT, classifier: every layer and head, and the classifier's pooling weights, if they are
+//!   learned;
 //! - Seq2Seq: the alignment;
-//! - HAN: words and sentences, shaded.
+//! - HAN: word and sentence weights.
 //!
-//! Weights are those that the layers compute with, whatever the mechanism: see
-//! [`Transformer::look`](zoo_models::Transformer::look).
+//! The weights are the ones that the layers compute with, for every mechanism: see
+//! [`Transformer::attention_weights`](zoo_models::Transformer::attention_weights).
 
 use burn::tensor::Tensor;
 use zoo_data::Tokenizer;
-use zoo_viz::{AttentionPage, HeadMaps, Heat, Matrix, Part, PictureError};
+use zoo_viz::{AttentionPage, HeadMaps, Heatmap, Matrix, Part, VizError};
 
-use crate::{Result, TrainError, Trained};
+use crate::{Result, TrainError, TrainedRun};
 
-/// Which attention of a Transformer.
+/// The attention layers of a Transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Side {
-    /// Of the source to itself.
+pub enum AttentionKind {
+    /// Encoder self-attention.
     Encoder,
-    /// Of the target to itself.
+    /// Decoder self-attention.
     Decoder,
-    /// Of the target to the source.
+    /// Cross-attention of the decoder to the encoder.
     Cross,
 }
 
-/// Where a model looks.
+/// The attention weights of a model for a text.
 #[derive(Debug, Clone)]
-pub struct Attention {
-    /// All of it.
+pub struct AttentionMaps {
+    /// All weights.
     pub page: AttentionPage,
-    /// The part that a picture is made of if nobody says which.
-    chosen: usize,
+    heatmap_part: usize,
 }
 
-impl Trained {
-    /// Where the model looks when it reads a text. For models of two texts the second is the
-    /// target; if none is given, it is what the model writes by itself.
+impl TrainedRun {
+    /// Computes the attention weights for a text. For sequence-to-sequence models, `target` is the
+    /// decoder's text; if it is not given, the model's own output is used.
     ///
     /// # Errors
     ///
-    /// [`TrainError::Refused`] if there is nothing in the text, or a target or a side is asked
-    /// for where there is none; [`TrainError::Model`] if it is too long.
-    pub fn attend(
+    /// [`TrainError::Refused`] if the text is empty or too long, or the model has no target or no
+    /// such kind of attention.
+    pub fn attention_maps(
         &self,
         text: &str,
         target: Option<&str>,
-        side: Option<Side>,
-    ) -> Result<Attention> {
-        let word = self.config.model.word();
+        kind: Option<AttentionKind>,
+    ) -> Result<AttentionMaps> {
+        let model = self.config.model.name();
         if target.is_some() && self.model.translator().is_none() {
             return Err(TrainError::Refused(format!(
-                "--target is for models that make one text of another, and this is a {word}: leave \
-                 it out"
+                "--target is for sequence-to-sequence models; this run is a {model}\n  help: omit \
+                 it"
             )));
         }
-        let seen = self.model.look(self, text, target)?;
-        let mut parts = seen.parts;
-        let has_sides = self.model.translator().is_some() && parts.len() == 3;
-        // Of two texts, what lies between them says most.
-        let chosen = match (has_sides, side) {
-            (true, None) => Side::Cross as usize,
-            (true, Some(side)) => {
-                parts = vec![parts.swap_remove(side as usize)];
+        let view = self.model.attention_view(self, text, target)?;
+        let mut parts = view.parts;
+        let has_kinds = self.model.translator().is_some() && parts.len() == 3;
+        let heatmap_part = match (has_kinds, kind) {
+            (true, None) => AttentionKind::Cross as usize,
+            (true, Some(kind)) => {
+                parts = vec![parts.swap_remove(kind as usize)];
                 0
             }
             (false, None) => 0,
             (false, Some(_)) => {
                 return Err(TrainError::Refused(format!(
-                    "--part is for a transformer, which has several, and this is a {word}: leave \
-                     it out"
+                    "--part is for a transformer; this run is a {model}\n  help: omit it"
                 )));
             }
         };
-        let mut notes = vec![self.made_by()];
-        notes.extend(seen.notes);
+        let mut notes = vec![self.page_subtitle()];
+        notes.extend(view.notes);
         let name = self.config.run.name.as_deref().unwrap_or("the model");
-        Ok(Attention {
+        Ok(AttentionMaps {
             page: AttentionPage {
-                title: format!("Where {name} looks"),
+                title: format!("Attention weights of {name}"),
                 notes,
                 parts,
             },
-            chosen,
+            heatmap_part,
         })
     }
 
-    /// Which weights these are, and what computed with them.
-    fn made_by(&self) -> String {
+    fn page_subtitle(&self) -> String {
         let step = match self.step {
             Some(step) => format!("step {}", zoo_viz::units::count(step)),
             None => "averaged weights".to_owned(),
@@ -98,74 +95,92 @@ impl Trained {
     }
 }
 
-/// What a model of some task shows.
-pub(crate) struct Seen {
+pub(crate) struct AttentionView {
     pub(crate) notes: Vec<String>,
     pub(crate) parts: Vec<Part>,
 }
 
-impl Attention {
-    /// One matrix of it: of a layer and a head, counted from 1, where there are any.
+impl AttentionMaps {
+    /// The heatmap of a layer and a head, counted from 1.
     ///
     /// # Errors
     ///
-    /// [`TrainError::Picture`] if there is no such layer or head, [`TrainError::Refused`] if there
-    /// are none at all.
-    pub fn heat(&self, layer: Option<usize>, head: Option<usize>) -> Result<Heat<'_>> {
-        match &self.page.parts[self.chosen] {
-            Part::Heads(heads) => Ok(heads.head(layer.unwrap_or(1), head.unwrap_or(1))?),
+    /// [`TrainError::Refused`] if there is no such layer or head, or the model has none.
+    pub fn heatmap(&self, layer: Option<usize>, head: Option<usize>) -> Result<Heatmap<'_>> {
+        match &self.page.parts[self.heatmap_part] {
+            Part::Heads(heads) => {
+                let [layer, head] = [layer.unwrap_or(1), head.unwrap_or(1)];
+                let exists = |layer: usize, head: usize| heads.head(layer, head).is_ok();
+                let layers = (1..).take_while(|layer| exists(*layer, 1)).count();
+                check_index(heads.title(), "layer", layer, layers)?;
+                let num_heads = (1..).take_while(|head| exists(layer, *head)).count();
+                check_index(heads.title(), "head", head, num_heads)?;
+                Ok(heads.head(layer, head)?)
+            }
             Part::Alignment(_) if layer.is_some() || head.is_some() => Err(TrainError::Refused(
-                "an alignment has no layers and heads: leave --layer and --head out".to_owned(),
-            )),
-            Part::Alignment(alignment) => Ok(alignment.heat()),
-            Part::Document(_) => Err(TrainError::Refused(
-                "a document is shown as a page, and has no heat map: leave --svg and --png out"
+                "a seq2seq alignment has no layers or heads\n  help: omit --layer and --head"
                     .to_owned(),
+            )),
+            Part::Alignment(alignment) => Ok(alignment.heatmap()),
+            Part::Document(_) => Err(TrainError::Refused(
+                "a HAN has no heatmap, only an HTML page\n  help: omit --svg and --png".to_owned(),
             )),
         }
     }
 }
 
-pub(crate) fn not_empty(what: &str, ids: &[u32]) -> Result<()> {
-    match ids.is_empty() {
-        true => Err(nothing(what)),
-        false => Ok(()),
+fn check_index(title: &str, unit: &str, index: usize, count: usize) -> Result<()> {
+    let (plural, allowed) = match count {
+        _ if (1..=count).contains(&index) => return Ok(()),
+        1 => ("", "1".to_owned()),
+        2 => ("s", "1 or 2".to_owned()),
+        _ => ("s", format!("from 1 to {count}")),
+    };
+    Err(TrainError::Refused(format!(
+        "{} has {count} {unit}{plural}; --{unit} must be {allowed}",
+        title.to_lowercase()
+    )))
+}
+
+pub(crate) fn check_not_empty(what: &str, ids: &[u32]) -> Result<()> {
+    if ids.is_empty() {
+        return Err(no_tokens(what));
     }
+    Ok(())
 }
 
-pub(crate) fn nothing(what: &str) -> TrainError {
-    TrainError::Refused(format!("there is nothing to look at: {what} has no tokens"))
+pub(crate) fn no_tokens(what: &str) -> TrainError {
+    TrainError::Refused(format!("{what} has no tokens"))
 }
 
-pub(crate) fn written(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
+pub(crate) fn token_texts(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     let token = |id: &u32| tokenizer.token(*id).unwrap_or_else(|| format!("#{id}"));
     ids.iter().map(token).collect()
 }
 
-/// The heads of layers, `[1, heads, queries, keys]` each.
-pub(crate) fn maps(
+pub(crate) fn head_maps(
     title: &str,
     queries: &[String],
     keys: &[String],
     layers: Vec<Tensor<4>>,
-) -> Result<Part, PictureError> {
-    let layers = layers.into_iter().map(of_heads);
+) -> Result<Part, VizError> {
+    let layers = layers.into_iter().map(head_matrices);
     let layers = layers.collect::<Result<_, _>>()?;
     HeadMaps::new(title, queries.to_vec(), keys.to_vec(), layers).map(Part::Heads)
 }
 
-/// `[1, heads, queries, keys]` as a matrix a head.
-fn of_heads(weights: Tensor<4>) -> Result<Vec<Matrix>, PictureError> {
+/// One matrix per head of `[1, heads, queries, keys]`.
+fn head_matrices(weights: Tensor<4>) -> Result<Vec<Matrix>, VizError> {
     let [_, _, queries, keys] = weights.dims();
-    let numbers: Vec<f32> = weights.into_data().iter::<f32>().collect();
-    numbers
+    let values: Vec<f32> = weights.into_data().iter::<f32>().collect();
+    values
         .chunks(queries * keys)
         .map(|head| Matrix::new(queries, keys, head.to_vec()))
         .collect()
 }
 
-/// `[1, queries, keys]` as a matrix.
-pub(crate) fn matrix(weights: Tensor<3>) -> Result<Matrix, PictureError> {
+/// The matrix of `[1, queries, keys]`.
+pub(crate) fn to_matrix(weights: Tensor<3>) -> Result<Matrix, VizError> {
     let [_, queries, keys] = weights.dims();
     Matrix::new(queries, keys, weights.into_data().iter::<f32>().collect())
 }

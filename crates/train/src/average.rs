@@ -1,49 +1,49 @@
-//! The mean of several checkpoints: often better than each of them.
+//! Checkpoint averaging: the mean of the weights of several checkpoints.
 //!
 //! ```text
-//! w = (w_1 + ... + w_K) / K        in f64, whatever the numbers are kept in
+//! w = (w_1 + ... + w_K) / K        in f64, whatever the dtype of the weights
 //! ```
 //!
 //! Vaswani et al., [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017, average
-//! the last 5 to 20 of them.
+//! the last 5 to 20 checkpoints.
 
 use burn::tensor::TensorData;
 use zoo_models::weights::Weights;
 
 use crate::{AVERAGE, Result, RunFolder, TrainError, files};
 
-/// Averages the checkpoints of these steps, and writes the weights into the run's folder, in the
-/// place of those that may be there. They are whole at any time.
+/// Averages the checkpoints of these steps and writes the weights to the run folder. An existing
+/// file is replaced atomically.
 ///
 /// # Errors
 ///
-/// [`TrainError::Refused`] if there are none to average, or one of them does not exist,
+/// [`TrainError::Refused`] if `steps` is empty or a checkpoint does not exist,
 /// [`TrainError::Damaged`] if it cannot be read.
 pub fn average(folder: &RunFolder, steps: &[usize]) -> Result<Weights> {
     let checkpoints = folder.checkpoints();
     let mut read = steps.iter().map(|step| {
-        let others = || {
-            let whole = steps.iter().filter(|it| checkpoints.is_whole(**it));
-            whole.map(ToString::to_string).collect::<Vec<_>>().join(",")
+        let usage = |nearest: usize| {
+            let intact = steps.iter().filter(|step| checkpoints.is_intact(**step));
+            let intact: Vec<String> = intact.map(ToString::to_string).collect();
+            if intact.is_empty() {
+                return format!("use --steps {nearest}");
+            }
+            format!("--steps {} omits the damaged checkpoints", intact.join(","))
         };
-        let instead = |nearest: usize| match others() {
-            none if none.is_empty() => format!("--steps {nearest} takes it"),
-            whole => format!("--steps {whole} leaves the damaged out"),
-        };
-        let weights = checkpoints.read_or(*step, instead)?.weights;
+        let weights = checkpoints.read_or_suggest(*step, usage)?.weights;
         Ok::<_, TrainError>((*step, weights))
     });
     let Some(first) = read.next() else {
         return Err(TrainError::Refused(
-            "there must be a step to average at least, got none".to_owned(),
+            "averaging needs at least one step, got none".to_owned(),
         ));
     };
     // One at a time: a checkpoint may be large.
-    let mut sums = Sums::of(first?.1);
+    let mut sums = Sums::new(first?.1);
     for next in read {
         let (step, weights) = next?;
         sums.add(&weights)
-            .map_err(TrainError::content(checkpoints.folder_of(step)))?;
+            .map_err(TrainError::content(checkpoints.checkpoint_dir(step)))?;
     }
     let mean = sums.mean();
     files::replace_weights(&folder.file(AVERAGE), &mean)?;
@@ -57,24 +57,22 @@ struct Sums {
 
 struct Sum {
     key: String,
-    /// Of the first: its shape, and what its numbers are kept in.
-    like: TensorData,
-    /// None for what is not averaged: whole numbers and truths.
-    numbers: Option<Vec<f64>>,
+    /// The first checkpoint's tensor: its shape and dtype.
+    first: TensorData,
+    /// None for integer and boolean tensors, which are not averaged.
+    values: Option<Vec<f64>>,
 }
 
 impl Sums {
-    fn of(weights: Weights) -> Self {
+    fn new(weights: Weights) -> Self {
         let sum = |key: &str| {
-            let like = weights.get(key)?.clone();
-            let numbers = like
-                .dtype()
-                .is_float()
-                .then(|| like.iter::<f64>().collect());
+            let first = weights.get(key)?.clone();
+            let is_float = first.dtype().is_float();
+            let values = is_float.then(|| first.iter::<f64>().collect());
             Some(Sum {
                 key: key.to_owned(),
-                like,
-                numbers,
+                first,
+                values,
             })
         };
         Self {
@@ -83,29 +81,26 @@ impl Sums {
         }
     }
 
-    /// One more, or why it does not belong to the others.
     fn add(&mut self, weights: &Weights) -> Result<(), String> {
         if weights.keys().count() != self.tensors.len() {
-            return Err("it has other weights than the first one".to_owned());
+            return Err("its tensors are not those of the first checkpoint".to_owned());
         }
-        for Sum { key, like, numbers } in &mut self.tensors {
+        for Sum { key, first, values } in &mut self.tensors {
             let more = weights.get(key).ok_or_else(|| format!("it has no {key}"))?;
-            if more.shape() != like.shape() {
-                let (got, expected) = (more.shape().to_vec(), like.shape().to_vec());
+            if more.shape() != first.shape() {
+                let (got, expected) = (more.shape().to_vec(), first.shape().to_vec());
                 return Err(format!(
-                    "its {key} is {got:?}, that of the first {expected:?}"
+                    "the shape of {key} is {got:?}, in the first checkpoint {expected:?}"
                 ));
             }
-            match numbers {
-                Some(numbers) => {
-                    let more = more.iter::<f64>();
-                    numbers
-                        .iter_mut()
-                        .zip(more)
-                        .for_each(|(sum, more)| *sum += more);
+            match values {
+                Some(values) => {
+                    for (sum, value) in values.iter_mut().zip(more.iter::<f64>()) {
+                        *sum += value;
+                    }
                 }
-                // Counters and the like: the last says how far the run has come.
-                None => *like = more.clone(),
+                // Such as step counters: the last checkpoint's value.
+                None => *first = more.clone(),
             }
         }
         self.count += 1;
@@ -115,17 +110,17 @@ impl Sums {
     fn mean(self) -> Weights {
         let count = self.count as f64;
         let tensors = self.tensors.into_iter().map(|sum| {
-            let data = match sum.numbers {
-                Some(mut numbers) => {
-                    numbers.iter_mut().for_each(|number| *number /= count);
-                    let shape = sum.like.shape().to_vec();
-                    TensorData::new(numbers, shape).convert_dtype(sum.like.dtype())
+            let data = match sum.values {
+                Some(mut values) => {
+                    values.iter_mut().for_each(|value| *value /= count);
+                    let shape = sum.first.shape().to_vec();
+                    TensorData::new(values, shape).convert_dtype(sum.first.dtype())
                 }
-                None => sum.like,
+                None => sum.first,
             };
             (sum.key, data)
         });
-        Weights::of_tensors(tensors)
+        Weights::from_tensors(tensors)
     }
 }
 
@@ -133,31 +128,34 @@ impl Sums {
 mod tests {
     use super::*;
 
-    fn weights(numbers: &[f32], counter: i64) -> Weights {
-        let numbers = TensorData::new(numbers.to_vec(), [numbers.len()]);
+    fn weights(values: &[f32], counter: i64) -> Weights {
+        let values = TensorData::new(values.to_vec(), [values.len()]);
         let counter = TensorData::new(vec![counter], [1]);
-        Weights::of_tensors([("w".to_owned(), numbers), ("counter".to_owned(), counter)])
+        Weights::from_tensors([("w".to_owned(), values), ("counter".to_owned(), counter)])
     }
 
     #[test]
-    fn numbers_are_averaged_and_counters_are_the_last() {
-        // One after the other in f32, the small ones would be lost in the large one.
-        let mut sums = Sums::of(weights(&[1e8, 1.0], 1));
-        for (numbers, counter) in [([1.0, 2.0], 2), ([1.0, 6.0], 3), ([-1e8, -1.0], 4)] {
-            sums.add(&weights(&numbers, counter)).unwrap();
+    fn floats_are_averaged_and_integers_are_the_last() {
+        // A sum in f32 would lose the small values next to the large one.
+        let mut sums = Sums::new(weights(&[1e8, 1.0], 1));
+        for (values, counter) in [([1.0, 2.0], 2), ([1.0, 6.0], 3), ([-1e8, -1.0], 4)] {
+            sums.add(&weights(&values, counter)).unwrap();
         }
         let mean = sums.mean();
-        let numbers: Vec<f32> = mean.get("w").unwrap().iter::<f32>().collect();
-        assert_eq!(numbers, [0.5, 2.0]);
+        let values: Vec<f32> = mean.get("w").unwrap().iter::<f32>().collect();
+        assert_eq!(values, [0.5, 2.0]);
         assert_eq!(mean.get("counter").unwrap().iter::<i64>().next(), Some(4));
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
-        let mut sums = Sums::of(weights(&[1.0], 0));
-        let said = sums.add(&weights(&[1.0, 2.0], 0)).unwrap_err();
-        assert_eq!(said, "its w is [2], that of the first [1]");
-        let other = Weights::of_tensors([("w".to_owned(), TensorData::new(vec![1.0_f32], [1]))]);
+    fn mismatched_checkpoints_are_rejected() {
+        let mut sums = Sums::new(weights(&[1.0], 0));
+        let message = sums.add(&weights(&[1.0, 2.0], 0)).unwrap_err();
+        assert_eq!(
+            message,
+            "the shape of w is [2], in the first checkpoint [1]"
+        );
+        let other = Weights::from_tensors([("w".to_owned(), TensorData::new(vec![1.0_f32], [1]))]);
         assert!(sums.add(&other).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a run, in words for the person who started it.
+//! Errors of training and of using trained runs.
 
 use std::path::PathBuf;
 
@@ -9,136 +9,144 @@ use zoo_data::DataError;
 use zoo_data::metrics::MetricError;
 use zoo_models::ModelError;
 use zoo_models::weights::WeightsError;
-use zoo_viz::PictureError;
+use zoo_viz::VizError;
 
 pub(crate) type Result<T, E = TrainError> = std::result::Result<T, E>;
 
 /// Why a run did not start, stopped, or cannot be used.
 #[derive(Debug, Error)]
 pub enum TrainError {
-    /// The config file.
+    /// Invalid config.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The data.
+    /// Invalid data.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The device.
+    /// The backend cannot be used.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// What was measured.
+    /// A metric cannot be computed.
     #[error(transparent)]
     Metric(#[from] MetricError),
-    /// A picture.
+    /// A plot cannot be created.
     #[error(transparent)]
-    Picture(#[from] PictureError),
-    /// Weights.
+    Picture(#[from] VizError),
+    /// Weights cannot be read, written or applied.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// A model that cannot be made, or cannot take what it is given.
+    /// A model cannot be built, or rejects its input.
     #[error("{what}: {source}")]
     Model {
-        /// What it is about: the config's section, or what was given.
+        /// The config section or the input that it is about.
         what: String,
-        /// Why.
+        /// The model's error.
         source: ModelError,
     },
-    /// There is no run to go on with, or to use.
+    /// There is no run in the folder.
     #[error(
-        "{} is no folder of a run: there is no {missing} in it; `zoo train CONFIG` makes one",
+        "no run at {} (no {missing})\n  help: `zoo train CONFIG` creates one",
         folder.display()
     )]
     NoRun {
         /// The folder.
         folder: PathBuf,
-        /// What is not there.
+        /// The missing file.
         missing: &'static str,
     },
-    /// There is nothing to go on from.
+    /// The run has no checkpoint.
     #[error(
-        "{} has no checkpoint yet\n  do: wait for the first one if it is being trained; if not, \
-         `zoo train CONFIG --overwrite` begins anew",
+        "{} has no checkpoint yet\n  help: if it is being trained, wait for the first one; if not, \
+         start over with `zoo train CONFIG --overwrite`",
         folder.display()
     )]
     NoCheckpoint {
-        /// The run's folder.
+        /// The run folder.
         folder: PathBuf,
     },
-    /// A checkpoint is not as it was written.
-    #[error("the checkpoint {} is damaged: {why}.{}", folder.display(), advice(.instead))]
+    /// A checkpoint is damaged.
+    #[error("the checkpoint {} is damaged: {reason}{}", folder.display(), help(.fallback))]
     Damaged {
         /// The checkpoint's folder.
         folder: PathBuf,
         /// What is wrong with it.
-        why: String,
-        /// What can be taken in its place.
-        instead: Option<Instead>,
+        reason: String,
+        /// The nearest intact checkpoint.
+        fallback: Option<Fallback>,
     },
-    /// Anything else that was asked for and cannot be done, or went wrong.
+    /// Any other error.
     #[error("{0}")]
     Refused(String),
-    /// Standard output.
+    /// Standard output cannot be written.
     #[error(
-        "standard output cannot be written: {0}\n  do: make room where it goes, or send it \
-         elsewhere"
+        "standard output cannot be written: {0}\n  help: free disk space, or redirect it elsewhere"
     )]
     Output(std::io::Error),
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file whose content is not what it should be.
-    #[error("{} cannot be read: {why}", path.display())]
+    /// The content of a file is invalid.
+    #[error("{} cannot be read: {reason}", path.display())]
     Content {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
-        why: String,
+        /// What is wrong with it.
+        reason: String,
     },
 }
 
 impl TrainError {
-    /// An error about a file, for `map_err`.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
     }
 
-    /// An error about a model, for `map_err`.
     pub(crate) fn model(what: impl Into<String>) -> impl FnOnce(ModelError) -> Self {
         let what = what.into();
-        move |source| Self::Model { what, source }
+        move |source| match source {
+            // The text of a flag is the only row.
+            ModelError::TooLong {
+                length,
+                max: longest,
+                ..
+            } if what.starts_with("--") => Self::Refused(format!(
+                "{what} has {length} tokens; the model's context is {longest}"
+            )),
+            source => Self::Model { what, source },
+        }
     }
 
-    /// An error about what is in a file, for `map_err`.
     pub(crate) fn content<E: std::fmt::Display>(
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Self {
         let path = path.into();
-        move |why| Self::Content {
+        move |error| Self::Content {
             path,
-            why: why.to_string(),
+            reason: error.to_string(),
         }
     }
 }
 
-/// What is there in the place of a checkpoint that is damaged.
+/// The intact checkpoint to use instead of a damaged one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instead {
-    /// The nearest step whose checkpoint is whole.
-    pub whole: usize,
-    /// How the command that failed takes it: each has a flag of its own.
-    pub takes: String,
+pub struct Fallback {
+    /// Its step.
+    pub step: usize,
+    /// How the failed command uses it: every command has its own flag.
+    pub usage: String,
 }
 
-fn advice(instead: &Option<Instead>) -> String {
-    match instead {
-        Some(Instead { whole, takes }) => format!("\n  do: that of step {whole} is whole: {takes}"),
+fn help(fallback: &Option<Fallback>) -> String {
+    match fallback {
+        Some(Fallback { step, usage }) => {
+            format!("\n  help: the checkpoint of step {step} is intact: {usage}")
+        }
         None => {
-            "\n  do: there is no other that is whole: restore it from a backup, or train a new \
+            "\n  help: no other checkpoint is intact: restore it from a backup, or train a new \
                  run with --set run.name=OTHER"
                 .to_owned()
         }

@@ -1,6 +1,5 @@
-//! Every change that this crate makes to a disk.
-//!
-//! All of them are here, so that tests can make each one fail ([`faults`]).
+//! All file system writes of this crate, in one module so that tests can make each one fail
+//! ([`faults`]).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek, Write};
@@ -9,18 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zoo_models::weights::Weights;
 
-use self::faults::allowed;
+use self::faults::check;
 use crate::{Result, TrainError};
 
-/// Ends the name of a file that is not complete yet.
 const PARTIAL: &str = ".partial";
 const TEMPORARY: &str = ".tmp";
 
-/// Writes a file of a run folder, which one process writes at a time, and replaces the one that
-/// may exist. After a crash or a power cut, the old one or the new one is there, in full.
+/// Writes or replaces a file of a run folder, which one process writes at a time. After a crash or
+/// a power cut, either the old or the new file is complete.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let partial = with_suffix(path, PARTIAL);
-    // Left behind by a process that was killed.
+    // Left behind by a killed process.
     if partial.symlink_metadata().is_ok() {
         remove_file(&partial)?;
     }
@@ -28,10 +26,10 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(file, &partial, path, bytes).map_err(TrainError::file(path))
 }
 
-/// Writes to a path that a person named.
+/// Writes to a path given by the user.
 ///
-/// A device, a pipe or a file descriptor (`/dev/stdout`) is written to as it is. A regular file is
-/// replaced at once and keeps its permissions, also through symlinks, which stay.
+/// A device, a pipe or a file descriptor (`/dev/stdout`) is written to directly. A regular file is
+/// replaced atomically and keeps its permissions; symlinks are followed and kept.
 pub(crate) fn write_output(path: &Path, bytes: &[u8]) -> Result<()> {
     write_through_links(path, bytes).map_err(TrainError::file(path))
 }
@@ -41,11 +39,12 @@ fn write_through_links(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         found => Some(found?),
     };
-    let target = match target_of(path) {
+    let target = match resolve_links(path) {
         Some(target) if found.as_ref().is_none_or(fs::Metadata::is_file) => target,
-        // Appending changes nothing for devices, and spares what a redirected file descriptor has.
+        // Appending makes no difference for devices, and keeps the content of a redirected file
+        // descriptor.
         _ => {
-            allowed("write", path)?;
+            check("write", path)?;
             let mut file = File::options().append(true).open(path)?;
             return file.write_all(bytes);
         }
@@ -53,7 +52,7 @@ fn write_through_links(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (partial, file) = loop {
         let partial = temporary(&target);
         match create_new(&partial) {
-            // The name of another process or of a person.
+            // The name is taken by another process or by the user.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             file => break (partial, file?),
         }
@@ -66,16 +65,14 @@ fn write_through_links(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(file, &partial, &target, bytes)
 }
 
-/// The file that symlinks lead to, which need not exist. None for a file descriptor.
-fn target_of(path: &Path) -> Option<PathBuf> {
+/// The target of a chain of symlinks, which need not exist. None for a file descriptor.
+fn resolve_links(path: &Path) -> Option<PathBuf> {
     let mut target = path.to_owned();
     while let Ok(link) = fs::read_link(&target) {
         let folder = target.parent().unwrap_or(Path::new(""));
-        // `/proc/self/fd/1` reads as a link to a file, and is not one.
-        if folder
-            .canonicalize()
-            .is_ok_and(|it| it.starts_with("/proc"))
-        {
+        // `/proc/self/fd/1` looks like a link to a file, but is a file descriptor.
+        let is_proc = |folder: PathBuf| folder.starts_with("/proc");
+        if folder.canonicalize().is_ok_and(is_proc) {
             return None;
         }
         target = folder.join(link);
@@ -83,27 +80,24 @@ fn target_of(path: &Path) -> Option<PathBuf> {
     Some(target)
 }
 
-/// Writes and syncs a new file in a folder that nobody reads yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = create_new(path).and_then(|file| write_and_sync(file, path, bytes));
     written.map_err(TrainError::file(path))
 }
 
-/// Writes and syncs weights to a new file.
 pub(crate) fn write_weights(path: &Path, weights: &Weights) -> Result<()> {
     attempt("write", path, || Ok(()))?;
     weights.write(path)?;
     attempt("sync", path, || Ok(()))
 }
 
-/// Writes and syncs weights, and replaces a file that may exist at once.
+/// Writes and syncs weights; an existing file is replaced atomically.
 pub(crate) fn replace_weights(path: &Path, weights: &Weights) -> Result<()> {
     attempt("write", path, || Ok(()))?;
     weights.replace(path)?;
     sync_parent(path).map_err(TrainError::file(path))
 }
 
-/// Creates a folder, and those above it, that may exist.
 pub(crate) fn create_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -113,12 +107,11 @@ pub(crate) fn create_folder(path: &Path) -> Result<()> {
     })
 }
 
-/// Renames a file or folder to a path that is free, or replaces a file.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
     attempt("rename", to, || fs::rename(from, to))
 }
 
-/// Gives whatever is at a path a name that is free.
+/// Renames whatever is at a path to an unused name.
 pub(crate) fn set_aside(path: &Path) -> Result<PathBuf> {
     let mut count = 1;
     loop {
@@ -131,22 +124,20 @@ pub(crate) fn set_aside(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Removes a file or a symlink, never what it leads to.
+/// Removes a file or a symlink, never the symlink's target.
 pub(crate) fn remove_file(path: &Path) -> Result<()> {
     attempt("remove", path, || fs::remove_file(path))
 }
 
-/// Removes a folder that is empty.
 pub(crate) fn remove_folder(path: &Path) -> Result<()> {
     attempt("remove", path, || fs::remove_dir(path))
 }
 
-/// Makes what was created, renamed or removed in a folder survive a power cut.
+/// Makes created, renamed and removed entries of a folder survive a power cut.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     sync_folder_io(folder).map_err(TrainError::file(folder))
 }
 
-/// Opens a file to write to, which may exist and keeps its content.
 pub(crate) fn open_or_create(path: &Path) -> Result<File> {
     attempt("create", path, || {
         let mut options = File::options();
@@ -160,9 +151,9 @@ pub(crate) fn rewrite(file: &mut File, path: &Path, bytes: &[u8]) -> Result<()> 
     written.map_err(TrainError::file(path))
 }
 
-/// Changes something at a path, unless a test wants that to fail.
+/// Runs a file operation, unless a test makes it fail.
 fn attempt<T>(operation: &str, path: &Path, change: impl FnOnce() -> io::Result<T>) -> Result<T> {
-    let changed = allowed(operation, path).and_then(|()| change());
+    let changed = check(operation, path).and_then(|()| change());
     changed.map_err(TrainError::file(path))
 }
 
@@ -181,14 +172,12 @@ impl Appender {
         Ok(Self { file, path })
     }
 
-    /// Adds text at once: a process that is killed afterwards has written it.
+    /// Appends text immediately, so that a process killed afterwards has written it.
     pub(crate) fn append(&mut self, text: &str) -> Result<()> {
         write(&mut self.file, &self.path, text.as_bytes()).map_err(TrainError::file(&self.path))
     }
 }
 
-/// Whether a name is of a file that was being written when the process ended; without the suffix,
-/// it is the name of the file that it would have become.
 pub(crate) fn without_suffix(name: &str) -> &str {
     if let Some(name) = name.strip_suffix(PARTIAL) {
         return name;
@@ -209,7 +198,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A name beside a file that is most likely free.
+/// A temporary file next to `path`, most likely unused.
 fn temporary(path: &Path) -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -217,18 +206,18 @@ fn temporary(path: &Path) -> PathBuf {
 }
 
 fn create_new(path: &Path) -> io::Result<File> {
-    allowed("create", path)?;
-    // Not through a symlink.
+    check("create", path)?;
+    // Does not follow symlinks.
     File::create_new(path)
 }
 
-/// Fills a file, and gives it its name when it is complete.
+/// Writes a partial file and renames it when it is complete.
 fn replace(file: File, partial: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = write_and_sync(file, partial, bytes)
-        .and_then(|()| allowed("rename", path))
+        .and_then(|()| check("rename", path))
         .and_then(|()| fs::rename(partial, path));
     if written.is_err() {
-        // It takes up space, which may be what is missing.
+        // The disk may be full.
         let _ = fs::remove_file(partial);
     }
     written?;
@@ -237,13 +226,13 @@ fn replace(file: File, partial: &Path, path: &Path, bytes: &[u8]) -> io::Result<
 
 fn write_and_sync(mut file: File, path: &Path, bytes: &[u8]) -> io::Result<()> {
     write(&mut file, path, bytes)?;
-    allowed("sync", path)?;
+    check("sync", path)?;
     file.sync_all()
 }
 
 fn write(file: &mut File, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if let Err(error) = allowed("write", path) {
-        // A disk that fills up takes what it has room for.
+    if let Err(error) = check("write", path) {
+        // A full disk writes part of the data.
         let _ = file.write_all(&bytes[..bytes.len() / 2]);
         return Err(error);
     }
@@ -258,20 +247,20 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 }
 
 fn sync_folder_io(folder: &Path) -> io::Result<()> {
-    allowed("sync", folder)?;
-    // Windows cannot, and need not.
+    check("sync", folder)?;
+    // Windows cannot sync a folder, and need not.
     if cfg!(not(unix)) {
         return Ok(());
     }
     match File::open(folder)?.sync_all() {
-        // Nor can some network and user-space filesystems.
+        // Some network and user-space filesystems cannot either.
         Err(error) if is_unsupported(&error) => Ok(()),
         synced => synced,
     }
 }
 
-/// Whether a filesystem says that it has no such operation: ENOSYS and EOPNOTSUPP; EINVAL of
-/// filesystems in user space.
+/// Whether the filesystem does not support the operation: ENOSYS, EOPNOTSUPP, or EINVAL of
+/// user-space filesystems.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -286,7 +275,7 @@ pub mod faults {
     use std::path::{Path, PathBuf};
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// The text of errors that were requested.
+    /// The text of injected errors.
     pub const INJECTED: &str = "injected fault";
 
     static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
@@ -294,21 +283,20 @@ pub mod faults {
     #[derive(Debug)]
     struct Plan {
         within: PathBuf,
-        fails: Option<usize>,
+        fail_at: Option<usize>,
         operations: Vec<String>,
     }
 
-    /// Records the operations within a folder until it is dropped; the one of this number, counted
-    /// from 0, fails.
+    /// Records the file operations within a folder until it is dropped, and makes one of them fail.
     #[derive(Debug)]
-    pub struct Armed(());
+    pub struct FaultInjection(());
 
-    impl Armed {
-        /// Begins to record. There is one at a time.
-        pub fn new(within: &Path, fails: Option<usize>) -> Self {
+    impl FaultInjection {
+        /// Starts recording; operation `fail_at`, counted from 0, fails. One is active at a time.
+        pub fn new(within: &Path, fail_at: Option<usize>) -> Self {
             *plan() = Some(Plan {
                 within: within.into(),
-                fails,
+                fail_at,
                 operations: vec![],
             });
             Self(())
@@ -321,7 +309,7 @@ pub mod faults {
         }
     }
 
-    impl Drop for Armed {
+    impl Drop for FaultInjection {
         fn drop(&mut self) {
             *plan() = None;
         }
@@ -331,19 +319,19 @@ pub mod faults {
         PLAN.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An error if this operation is to fail.
-    pub(super) fn allowed(operation: &str, path: &Path) -> io::Result<()> {
+    /// Records an operation; an error if it is the one that fails.
+    pub(super) fn check(operation: &str, path: &Path) -> io::Result<()> {
         let mut plan = plan();
         let Some(plan) = plan.as_mut().filter(|plan| path.starts_with(&plan.within)) else {
             return Ok(());
         };
-        let number = plan.operations.len();
+        let index = plan.operations.len();
         plan.operations
             .push(format!("{operation} {}", path.display()));
-        match plan.fails == Some(number) {
-            true => Err(io::Error::new(io::ErrorKind::StorageFull, INJECTED)),
-            false => Ok(()),
+        if plan.fail_at == Some(index) {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, INJECTED));
         }
+        Ok(())
     }
 }
 

@@ -1,23 +1,21 @@
-//! How texts are written.
+//! Decoding options from the config.
 
-use zoo_config::{Config, Strategy as Said};
-use zoo_data::{BEGIN, END, PAD, UNKNOWN};
+use zoo_config::{Config, Strategy as StrategyConfig};
+use zoo_data::{BOS, EOS, PAD, UNK};
 use zoo_models::{GenerateConfig, Strategy};
 
 use crate::{Result, TrainError};
 
-/// How texts are written, as the config's `[decoding]` says.
 pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig> {
     let (Some(section), Some(strategy)) = (&config.decoding, config.strategy()) else {
-        return decoding(None).cloned();
+        return require_decoding(None).cloned();
     };
-    // Running text has no end in it that a model could learn. No text is better for saying
-    // that a word is not known.
+    // Running text has no end token to learn, and generating <unk> is never useful.
     let (end, never) = match config.model {
-        zoo_config::Model::Gpt(_) => (None, vec![PAD, UNKNOWN, BEGIN, END]),
-        _ => (Some(END), vec![PAD, UNKNOWN, BEGIN]),
+        zoo_config::Model::Gpt(_) => (None, vec![PAD, UNK, BOS, EOS]),
+        _ => (Some(EOS), vec![PAD, UNK, BOS]),
     };
-    let config = GenerateConfig::new(strategy_of(&strategy))
+    let config = GenerateConfig::new(to_strategy(&strategy))
         .with_end(end)
         .with_never(never)
         .with_min_length(section.min_length)
@@ -27,24 +25,24 @@ pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig> {
     Ok(config)
 }
 
-/// What texts are written by; an error if the model writes none.
-pub(crate) fn decoding(config: Option<&GenerateConfig>) -> Result<&GenerateConfig> {
+/// The decoding options; an error if the model is not generative.
+pub(crate) fn require_decoding(config: Option<&GenerateConfig>) -> Result<&GenerateConfig> {
     config.ok_or_else(|| {
         TrainError::Refused(
-            "decoding: the config has no [decoding]: its model writes no text".to_owned(),
+            "the config has no [decoding] section: its model does not generate text".to_owned(),
         )
     })
 }
 
-fn strategy_of(said: &Said) -> Strategy {
-    match said {
-        Said::Greedy => Strategy::Greedy,
-        Said::Beam(beam) => Strategy::Beam {
+fn to_strategy(config: &StrategyConfig) -> Strategy {
+    match config {
+        StrategyConfig::Greedy => Strategy::Greedy,
+        StrategyConfig::Beam(beam) => Strategy::Beam {
             beams: beam.beams,
             length_penalty: beam.length_penalty,
             n_best: beam.n_best,
         },
-        Said::Sample(sample) => Strategy::Sample {
+        StrategyConfig::Sample(sample) => Strategy::Sample {
             temperature: sample.temperature,
             top_k: sample.top_k,
             top_p: sample.top_p,

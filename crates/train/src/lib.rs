@@ -1,17 +1,17 @@
-//! From a TOML file to a trained model that can be looked into.
+//! Training, evaluation and inspection of attention models, from one TOML file.
 //!
 //! ```text
-//! config  ->  Task: texts, tokens, examples, model  ->  Trainer  ->  a run's folder
-//!                                                          |            |
-//!                                                        show        Trained: evaluate, attend, ...
+//! config  ->  Task: texts, tokenizers, examples, model  ->  Trainer  ->  run folder
+//!                                                              |            |
+//!                                                           Reporter    TrainedRun: evaluate, ...
 //! ```
 //!
-//! - `Task`: what is learned, from texts to evaluation;
-//! - [`train`]: learning, with everything that is written on the way;
-//! - [`RunFolder`], [`Checkpoints`]: what is kept of a run;
-//! - [`Trained`]: a run that is used; [`Judgement`] says how good a model is, [`Attention`] where
-//!   it looks;
-//! - [`average`](average()): the mean of several checkpoints;
+//! - `Task`: a kind of training, from texts to evaluation;
+//! - [`train`]: the training loop with logging, validation and checkpoints;
+//! - [`RunFolder`], [`Checkpoints`]: the files of a run;
+//! - [`TrainedRun`]: a run opened for inference; [`Metrics`] are the results of an evaluation,
+//!   [`AttentionMaps`] the attention weights for a text;
+//! - [`average`](average()): checkpoint averaging;
 //! - [`cli`]: the commands of the `zoo` program.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -23,24 +23,24 @@ mod error;
 mod evaluate;
 mod files;
 mod generate;
-mod learn;
 mod memory;
 mod out;
+mod report;
 mod run;
-mod show;
 mod task;
 mod trained;
+mod training;
 
-pub use self::attend::{Attention, Side};
+pub use self::attend::{AttentionKind, AttentionMaps};
 pub use self::average::average;
 pub(crate) use self::error::Result;
-pub use self::error::{Instead, TrainError};
-pub use self::evaluate::Judgement;
-pub(crate) use self::evaluate::{DataPart, Source};
+pub use self::error::{Fallback, TrainError};
+pub use self::evaluate::Metrics;
+pub(crate) use self::evaluate::{DataSplit, EvalSet};
 #[doc(hidden)]
 pub use self::files::faults;
-pub use self::learn::{Ending, Finished, TrainOptions, train};
-pub use self::run::{Best, Checkpoint, Checkpoints, RunFolder};
-pub use self::task::Classified;
+pub use self::run::{BestCheckpoint, Checkpoint, Checkpoints, RunFolder};
+pub use self::task::ClassPrediction;
 pub(crate) use self::trained::AVERAGE;
-pub use self::trained::{Trained, Which};
+pub use self::trained::{CheckpointChoice, TrainedRun};
+pub use self::training::{StopReason, TrainOptions, TrainOutput, train};

@@ -1,4 +1,4 @@
-//! Whether the machine has the memory that a config needs, before anything is created.
+//! Checks that the machine has enough memory for a config, before anything is created.
 
 use std::fs;
 
@@ -6,27 +6,25 @@ use zoo_config::{Config, DataSizes};
 use zoo_spec::Backend;
 
 use crate::Result;
-use crate::task::{Ids, Task};
+use crate::task::{Task, TokenData};
 
-/// Checks what training takes at least. Before the data is read, that is the model without its
-/// vocabulary, and examples that are generated.
+/// Checks the minimum memory of training. Before the data is read, that is the model without its
+/// embeddings, and generated examples.
 pub(crate) fn check_training(config: &Config, sizes: DataSizes) -> Result<()> {
-    match memory_of(config) {
+    match backend_memory(config) {
         Some(memory) => Ok(config.check_memory(sizes, memory)?),
         None => Ok(()),
     }
 }
 
-/// Checks what a model takes that is used and not trained.
 pub(crate) fn check_model<T: Task>(config: &Config, task: &T) -> Result<()> {
-    match memory_of(config) {
+    match backend_memory(config) {
         Some(memory) => Ok(config.check_weights(vocabularies(task), memory)?),
         None => Ok(()),
     }
 }
 
-/// What is known of the data once it has been read.
-pub(crate) fn sizes<T: Task>(task: &T, train: &T::Ids) -> DataSizes {
+pub(crate) fn sizes<T: Task>(task: &T, train: &T::TokenData) -> DataSizes {
     let extents = train.extents();
     let tokens = extents.iter().map(|extent| extent.rows * extent.width);
     DataSizes {
@@ -45,20 +43,18 @@ fn vocabularies<T: Task>(task: &T) -> DataSizes {
     }
 }
 
-/// The memory that the config's backend computes in, if that is the machine's and known.
-fn memory_of(config: &Config) -> Option<u64> {
-    match is_cpu(config.backend.word.backend) {
-        true => host_memory(),
-        // What a device has is for its driver to say.
-        false => None,
+/// The memory of a CPU backend, if it is known. Device memory is left to the driver.
+fn backend_memory(config: &Config) -> Option<u64> {
+    if !is_cpu(config.backend.name.backend) {
+        return None;
     }
+    host_memory()
 }
 
 pub(crate) fn is_cpu(backend: Backend) -> bool {
     matches!(backend, Backend::Flex | Backend::Ndarray | Backend::TchCpu)
 }
 
-/// The memory of the machine, or less where a container allows less.
 fn host_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

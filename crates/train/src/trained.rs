@@ -1,88 +1,87 @@
-//! A run that was trained, opened to be used.
+//! A trained run, loaded for inference and evaluation.
 
 use std::fmt::Debug;
 use std::path::Path;
 use std::str::FromStr;
 
 use burn::tensor::Device;
-use zoo_backend::{BackendWord, Opened};
+use zoo_backend::{BackendId, OpenDevice};
 use zoo_config::{Config, Override};
-use zoo_data::Parts;
+use zoo_data::Splits;
 use zoo_models::weights::Weights;
 
-use crate::attend::Seen;
-use crate::evaluate::{DataPart, Evaluated, Judge, Source};
+use crate::attend::AttentionView;
+use crate::evaluate::{DataSplit, EvalSet, Evaluation, Evaluator};
 use crate::memory::check_model;
 use crate::run::RunFolder;
 use crate::task::{
-    Classified, Classifies, Ids, LanguageModelling, Note, Section, Task, TaskModel, Texts,
-    Translates, check_lengths, evaluate_examples, read_texts, with_task,
+    ClassPrediction, LanguageModelling, Note, Section, Task, TaskModel, TextClassifier, Texts,
+    TokenData, Translator, check_lengths, evaluate_examples, read_texts, with_task,
 };
 use crate::{Result, TrainError};
 
-/// The file that averaged weights are written to.
 pub(crate) const AVERAGE: &str = "average.safetensors";
 
-/// Which weights of a run.
+/// The weights of a run to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// Those that were best in validation; the last, where none was validated.
+pub enum CheckpointChoice {
+    /// The best checkpoint in validation; the last one without validation.
     Best,
-    /// The last.
+    /// The last checkpoint.
     Last,
-    /// What `zoo average` made.
+    /// The output of `zoo average`.
     Average,
-    /// Those of a step.
+    /// The checkpoint of a step.
     Step(usize),
 }
 
-impl FromStr for Which {
+impl FromStr for CheckpointChoice {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, String> {
-        match word {
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
             "best" => Ok(Self::Best),
             "last" => Ok(Self::Last),
             "average" => Ok(Self::Average),
-            step => step.parse().map(Self::Step).map_err(|_| {
-                format!("expected best, last, average or the number of a step, got {word:?}")
-            }),
+            step => step
+                .parse()
+                .map(Self::Step)
+                .map_err(|_| format!("expected best, last, average or a step, got {text:?}")),
         }
     }
 }
 
-/// A run that was trained, ready to be used.
+/// A trained run, loaded for inference and evaluation.
 #[derive(Debug)]
-pub struct Trained {
-    /// Its folder.
+pub struct TrainedRun {
+    /// The run folder.
     pub folder: RunFolder,
-    /// What it was made by.
+    /// The config of the run.
     pub config: Config,
-    /// The model and its task, on a device that takes no gradients.
-    pub(crate) model: Box<dyn AnyTrained>,
-    /// What computes.
-    pub opened: Opened,
-    /// The step of the weights; none for those that were averaged.
+    pub(crate) model: Box<dyn AnyTrainedTask>,
+    /// The backend and device.
+    pub opened: OpenDevice,
+    /// The step of the weights; None for averaged weights.
     pub step: Option<usize>,
 }
 
-impl Trained {
-    /// Opens a run: its weights on the backend it was trained on, or on another one.
+impl TrainedRun {
+    /// Loads a run, by default on the backend it was trained on.
     ///
     /// # Errors
     ///
     /// [`TrainError`] if there is no such run or checkpoint, or the backend cannot be opened.
     pub fn open(
         folder: &Path,
-        which: Which,
-        backend: Option<BackendWord>,
+        choice: CheckpointChoice,
+        backend: Option<BackendId>,
         overrides: &[Override],
     ) -> Result<Self> {
-        let folder = RunFolder::existing(folder)?;
+        let folder = RunFolder::open(folder)?;
         let config = folder.config_with(overrides)?;
-        let (weights, step) = weights_of(&folder, which)?;
-        let word = backend.unwrap_or(config.backend.word);
-        let opened = zoo_backend::open(word, config.backend.dtype)?;
+        let (weights, step) = load_weights(&folder, choice)?;
+        let backend = backend.unwrap_or(config.backend.name);
+        let opened = zoo_backend::open(backend, config.backend.dtype)?;
         Ok(Self {
             model: load(&config, &folder, &opened.device, Some(weights))?,
             folder,
@@ -92,52 +91,54 @@ impl Trained {
         })
     }
 
-    /// What to say to somebody who asks for what the model is not for.
-    pub(crate) fn cannot(&self, verb: &str) -> TrainError {
+    pub(crate) fn wrong_model(&self, command: &str) -> TrainError {
         TrainError::Refused(format!(
-            "{} is a {}, which cannot {verb}; {}",
+            "{} is a {}, which does not support `zoo {command}`\n  help: use `zoo {}`",
             self.folder.path().display(),
-            self.config.model.word(),
-            self.model.usage()
+            self.config.model.name(),
+            self.model.command()
         ))
     }
 
-    pub(crate) fn translator(&self) -> Result<&dyn Translates> {
+    pub(crate) fn translator(&self) -> Result<&dyn Translator> {
         let translator = self.model.translator();
-        translator.ok_or_else(|| self.cannot("translate"))
+        translator.ok_or_else(|| self.wrong_model("translate"))
     }
 
-    pub(crate) fn classifier(&self) -> Result<&dyn Classifies> {
+    pub(crate) fn classifier(&self) -> Result<&dyn TextClassifier> {
         let classifier = self.model.classifier();
-        classifier.ok_or_else(|| self.cannot("classify"))
+        classifier.ok_or_else(|| self.wrong_model("classify"))
     }
 
-    /// The classes of texts, in their order. Texts are shortened as those that were learned from,
-    /// and `note` takes a line about it.
+    /// Classifies texts. They are truncated like the training data, which is reported to `note`.
     ///
     /// # Errors
     ///
-    /// [`TrainError::Refused`] if the model tells no classes, [`TrainError::Model`] if a text is
+    /// [`TrainError::Refused`] if the model is not a classifier, [`TrainError::Model`] if a text is
     /// too long for it.
-    pub fn classify(&self, texts: &[&str], note: &mut dyn FnMut(&str)) -> Result<Vec<Classified>> {
+    pub fn classify(
+        &self,
+        texts: &[&str],
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Vec<ClassPrediction>> {
         self.classifier()?.classify(self, texts, note)
     }
 }
 
-/// The model of a run's config, with these weights, or with initial ones.
+/// The model of a run, with these weights or with initial ones.
 pub(crate) fn load(
     config: &Config,
     folder: &RunFolder,
     device: &Device,
     weights: Option<Weights>,
-) -> Result<Box<dyn AnyTrained>> {
+) -> Result<Box<dyn AnyTrainedTask>> {
     fn load_task<T: Task>(
         config: &Config,
         section: &Section<T>,
         folder: &RunFolder,
         device: &Device,
         weights: Option<Weights>,
-    ) -> Result<Box<dyn AnyTrained>> {
+    ) -> Result<Box<dyn AnyTrainedTask>> {
         let task = T::load(folder.path())?;
         let mut model = build(config, section, &task, device)?;
         if let Some(weights) = weights {
@@ -150,7 +151,6 @@ pub(crate) fn load(
     ))
 }
 
-/// The model of a task, with initial weights.
 pub(crate) fn build<T: Task>(
     config: &Config,
     section: &Section<T>,
@@ -162,107 +162,114 @@ pub(crate) fn build<T: Task>(
     model.map_err(TrainError::model("[model]"))
 }
 
-/// A task, and a model that has learned it.
 #[derive(Debug)]
 pub(crate) struct TrainedTask<T: Task> {
     pub(crate) task: T,
     pub(crate) model: T::Model,
 }
 
-/// The same of any task: what commands ask of it.
-pub(crate) trait AnyTrained: Debug {
-    /// What the model is made of, after a line with its name and sizes.
+pub(crate) trait AnyTrainedTask: Debug {
     fn summary(&self) -> String;
 
-    fn usage(&self) -> &'static str;
+    fn command(&self) -> &'static str;
 
     fn evaluate(
         &self,
-        trained: &Trained,
-        source: &Source,
-        judge: &Judge,
+        trained: &TrainedRun,
+        eval_set: &EvalSet,
+        evaluator: &Evaluator,
         note: Note<'_>,
-    ) -> Result<Evaluated>;
+    ) -> Result<Evaluation>;
 
-    fn look(&self, trained: &Trained, text: &str, target: Option<&str>) -> Result<Seen>;
+    fn attention_view(
+        &self,
+        trained: &TrainedRun,
+        text: &str,
+        target: Option<&str>,
+    ) -> Result<AttentionView>;
 
-    fn translator(&self) -> Option<&dyn Translates>;
+    fn translator(&self) -> Option<&dyn Translator>;
 
-    fn classifier(&self) -> Option<&dyn Classifies>;
+    fn classifier(&self) -> Option<&dyn TextClassifier>;
 
     fn generator(&self) -> Option<&TrainedTask<LanguageModelling>>;
 }
 
-impl<T: Task> AnyTrained for TrainedTask<T> {
+impl<T: Task> AnyTrainedTask for TrainedTask<T> {
     fn summary(&self) -> String {
         self.model.to_string()
     }
 
-    fn usage(&self) -> &'static str {
-        T::USAGE
+    fn command(&self) -> &'static str {
+        T::COMMAND
     }
 
     fn evaluate(
         &self,
-        trained: &Trained,
-        source: &Source,
-        judge: &Judge,
+        trained: &TrainedRun,
+        eval_set: &EvalSet,
+        evaluator: &Evaluator,
         note: Note<'_>,
-    ) -> Result<Evaluated> {
+    ) -> Result<Evaluation> {
         let Self { task, model } = self;
         let config = &trained.config;
-        let (texts, part, name) = match source {
-            Source::Own(part) => {
-                let parts: Parts<T::Texts> = read_texts(config, note)?;
-                let part = part.unwrap_or(match parts.test.size() {
-                    0 => DataPart::Valid,
-                    _ => DataPart::Test,
+        let (texts, split, name) = match eval_set {
+            EvalSet::Own(split) => {
+                let splits: Splits<T::Texts> = read_texts(config, note)?;
+                let split = split.unwrap_or(match splits.test.size() {
+                    0 => DataSplit::Valid,
+                    _ => DataSplit::Test,
                 });
-                let texts = match part {
-                    DataPart::Train => parts.train,
-                    DataPart::Valid => parts.valid,
-                    DataPart::Test => parts.test,
+                let texts = match split {
+                    DataSplit::Train => splits.train,
+                    DataSplit::Valid => splits.valid,
+                    DataSplit::Test => splits.test,
                 };
-                (texts, part, format!("{} data", part.word()))
+                (texts, split, format!("{} data", split.name()))
             }
-            Source::Parallel(path, _) | Source::Labelled(path) | Source::Plain(path) => {
-                let texts = T::Texts::read_files(config, source, note)?.ok_or_else(|| {
+            EvalSet::Parallel(path, _) | EvalSet::Labelled(path) | EvalSet::Plain(path) => {
+                let texts = T::Texts::read_files(config, eval_set, note)?.ok_or_else(|| {
                     TrainError::Refused(format!(
-                        "a {} cannot be judged by such texts: it takes {}",
-                        config.model.word(),
+                        "a {} cannot be evaluated on this data\n  help: use {}",
+                        config.model.name(),
                         T::Texts::FILES
                     ))
                 })?;
-                (texts, DataPart::Test, path.display().to_string())
+                (texts, DataSplit::Test, path.display().to_string())
             }
         };
         let size = texts.size();
         if size == 0 {
             return Err(TrainError::Refused(format!(
-                "the {} data has no examples: choose another --part, or give texts of your own",
-                part.word()
+                "the {} data has no examples\n  help: choose another --part, or give other files",
+                split.name()
             )));
         }
-        let ids = task.encode(config, part, &texts, note)?;
-        check_lengths::<T>(model, part, &ids)?;
+        let ids = task.encode(config, split, &texts, note)?;
+        check_lengths::<T>(model, split, &ids)?;
         let examples = ids.examples(model.context(), None);
-        let judgement = evaluate_examples(task, model, &examples, &texts, judge)?;
-        Ok(Evaluated {
-            judgement,
+        let metrics = evaluate_examples(task, model, &examples, &texts, evaluator)?;
+        Ok(Evaluation {
+            metrics,
             name,
             size,
         })
     }
 
-    fn look(&self, trained: &Trained, text: &str, target: Option<&str>) -> Result<Seen> {
-        self.task.look(&self.model, trained, text, target)
+    fn attention_view(
+        &self,
+        trained: &TrainedRun,
+        text: &str,
+        target: Option<&str>,
+    ) -> Result<AttentionView> {
+        self.task.attention_view(&self.model, trained, text, target)
     }
 
-    fn translator(&self) -> Option<&dyn Translates> {
+    fn translator(&self) -> Option<&dyn Translator> {
         T::translator(self)
     }
 
-    fn classifier(&self) -> Option<&dyn Classifies> {
+    fn classifier(&self) -> Option<&dyn TextClassifier> {
         T::classifier(self)
     }
 
@@ -271,24 +278,25 @@ impl<T: Task> AnyTrained for TrainedTask<T> {
     }
 }
 
-/// Weights of a run, and their step.
-pub(crate) fn weights_of(folder: &RunFolder, which: Which) -> Result<(Weights, Option<usize>)> {
+pub(crate) fn load_weights(
+    folder: &RunFolder,
+    choice: CheckpointChoice,
+) -> Result<(Weights, Option<usize>)> {
     let checkpoints = folder.checkpoints();
-    let step = match which {
-        Which::Average => {
+    let step = match choice {
+        CheckpointChoice::Average => {
             let path = folder.file(AVERAGE);
             if !path.is_file() {
                 return Err(TrainError::Refused(format!(
-                    "{} has no averaged weights: `zoo average {}` makes them",
-                    folder.path().display(),
-                    folder.path().display()
+                    "{folder} has no averaged weights\n  help: run `zoo average {folder}`",
+                    folder = folder.path().display()
                 )));
             }
             return Ok((Weights::read(path)?, None));
         }
-        Which::Step(step) => step,
-        Which::Last => checkpoints.last()?,
-        Which::Best => match checkpoints.best()? {
+        CheckpointChoice::Step(step) => step,
+        CheckpointChoice::Last => checkpoints.last()?,
+        CheckpointChoice::Best => match checkpoints.best()? {
             Some(best) => best.step,
             None => checkpoints.last()?,
         },

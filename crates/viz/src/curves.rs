@@ -1,60 +1,59 @@
-//! How a loss or another measure went while a model was trained.
+//! Training curves: loss and metrics by step.
 
 use std::fmt::Write;
 
 use crate::plot::{Axis, Line, Plot, Scale, Ticks};
 use crate::units::{count, number};
 
-/// What a good value is.
+/// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// As of a loss.
+    /// For example a loss.
     Lower,
-    /// As of an accuracy.
+    /// For example an accuracy.
     Higher,
 }
 
-/// One curve: training, validation, another run.
+/// One curve, for example of the training loss.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// `(step, value)` by rising step. Values that are not finite are not drawn, and the
-    /// legend says how many there were.
+    /// `(step, value)` by increasing step. Non-finite values are not drawn, but counted in the
+    /// legend.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Curves of one measure over the steps of a run.
+/// Curves of one metric in one plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
-    /// What is measured.
+    /// Name of the metric.
     pub title: String,
-    /// How values are spread.
+    /// Scale of the y axis.
     pub scale: Scale,
-    /// Which value the legend names as the best.
+    /// Which value the legend reports as the best.
     pub better: Better,
-    /// Training, validation, ...
+    /// Curves, for example training and validation.
     pub curves: Vec<Curve>,
 }
 
-/// More points than this are put together: the picture is about 500 units wide, and
-/// noise would make a solid block of a line.
-const MOST_POINTS: usize = 160;
+/// Longer curves are averaged: the plot is about 500 units wide, and noise would fill the area.
+const MAX_POINTS: usize = 160;
 
-/// Fewer than this are marked, for there are steps between them.
-const MOST_MARKS: usize = 40;
+/// Curves with at most this many points have markers.
+const MAX_MARKERS: usize = 40;
 
 impl Curves {
-    /// Draws the curves on one plot. Long ones are drawn as the mean of neighbours, with the
-    /// smallest and largest of them as a band.
+    /// Draws the curves in one plot. Long curves are averaged over neighbouring points, with a band
+    /// from minimum to maximum.
     pub fn to_svg(&self) -> String {
-        let axis = |title: &str, scale, label, air, with| Axis {
+        let axis = |title: &str, scale, label, margin, include| Axis {
             title: title.to_owned(),
             scale,
             ticks: Ticks::Decimal,
             label,
-            air,
-            with,
+            margin,
+            include,
         };
         let lines = self.curves.iter().enumerate();
         Plot {
@@ -67,14 +66,14 @@ impl Curves {
                 Some(0.0),
             ),
             y: axis(&self.title, self.scale, number, 0.06, None),
-            lines: lines.map(|(at, curve)| self.line(at, curve)).collect(),
-            nothing: "nothing was measured",
+            lines: lines.map(|(i, curve)| self.line(i, curve)).collect(),
+            empty_message: "no data",
         }
         .to_svg()
     }
 
-    fn line(&self, at: usize, curve: &Curve) -> Line {
-        let drawn: Vec<(f64, f64)> = curve
+    fn line(&self, i: usize, curve: &Curve) -> Line {
+        let finite: Vec<(f64, f64)> = curve
             .points
             .iter()
             .copied()
@@ -82,17 +81,17 @@ impl Curves {
             .collect();
         let mut line = Line {
             name: curve.name.clone(),
-            note: self.note(curve, &drawn),
-            colour: at,
-            stroke: at,
-            marked: drawn.len() <= MOST_MARKS,
+            note: self.note(curve, &finite),
+            colour: i,
+            stroke: i,
+            markers: finite.len() <= MAX_MARKERS,
             ..Line::default()
         };
-        if drawn.len() <= MOST_POINTS {
-            line.points = drawn;
+        if finite.len() <= MAX_POINTS {
+            line.points = finite;
             return line;
         }
-        for neighbours in drawn.chunks(drawn.len().div_ceil(MOST_POINTS)) {
+        for neighbours in finite.chunks(finite.len().div_ceil(MAX_POINTS)) {
             let mean = |side: fn(&(f64, f64)) -> f64| {
                 neighbours.iter().map(side).sum::<f64>() / neighbours.len() as f64
             };
@@ -108,26 +107,26 @@ impl Curves {
         line
     }
 
-    /// The best value, and what is not to be seen.
-    fn note(&self, curve: &Curve, drawn: &[(f64, f64)]) -> String {
+    /// The best value, and the number of values that are not drawn.
+    fn note(&self, curve: &Curve, finite: &[(f64, f64)]) -> String {
         let mut note = String::new();
         let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
-        let (word, best) = match self.better {
-            Better::Lower => ("lowest", drawn.iter().min_by(by_value)),
-            // Of equals the first, as above.
-            Better::Higher => ("highest", drawn.iter().rev().max_by(by_value)),
+        let (name, best) = match self.better {
+            Better::Lower => ("lowest", finite.iter().min_by(by_value)),
+            // Ties go to the first, as above.
+            Better::Higher => ("highest", finite.iter().rev().max_by(by_value)),
         };
         if let Some((step, value)) = best {
             let step = count(step.max(0.0) as usize);
-            let _ = write!(note, ", {word} {} at step {step}", number(*value));
+            let _ = write!(note, ", {name} {} at step {step}", number(*value));
         }
-        let lost = curve.points.len() - drawn.len();
-        if lost > 0 {
-            let _ = write!(note, "; {lost} not a number");
+        let non_finite = curve.points.len() - finite.len();
+        if non_finite > 0 {
+            let _ = write!(note, "; {non_finite} non-finite");
         }
-        let below = drawn.iter().filter(|point| point.1 <= 0.0).count();
+        let below = finite.iter().filter(|point| point.1 <= 0.0).count();
         if self.scale == Scale::Log && below > 0 {
-            let _ = write!(note, "; {below} not above zero");
+            let _ = write!(note, "; {below} not positive");
         }
         note
     }
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_legend_names_the_best() {
+    fn legend_reports_the_best_value() {
         let points = vec![(0.0, 3.0), (10.0, 1.0), (20.0, 1.0), (30.0, 3.0)];
         let low = curves(Scale::Linear, Better::Lower, points.clone());
         assert!(low.contains("training, lowest 1 at step 10<"), "{low}");
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_counted() {
+    fn values_that_are_not_drawn_are_counted() {
         let points = vec![
             (0.0, f64::NAN),
             (1.0, 0.0),
@@ -169,14 +168,14 @@ mod tests {
         ];
         let svg = curves(Scale::Log, Better::Higher, points);
         assert!(
-            svg.contains("highest 2 at step 2; 2 not a number; 1 not above zero"),
+            svg.contains("highest 2 at step 2; 2 non-finite; 1 not positive"),
             "{svg}"
         );
         assert_eq!(svg.matches("<circle").count(), 2);
     }
 
     #[test]
-    fn many_points_become_a_mean_and_a_band() {
+    fn long_curves_are_averaged_with_a_band() {
         let noisy = |step: usize| 2.0 + if step.is_multiple_of(2) { 0.5 } else { -0.5 };
         let points = (0..100_000)
             .map(|step| (step as f64, noisy(step)))
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_nothing() {
-        assert!(curves(Scale::Log, Better::Lower, vec![]).contains("nothing was measured"));
+    fn empty_curves_say_no_data() {
+        assert!(curves(Scale::Log, Better::Lower, vec![]).contains("no data"));
     }
 }

@@ -1,6 +1,6 @@
-//! What cannot be drawn, and why.
+//! Errors of visualisations.
 
-/// Weights or tokens that make no picture: which, and what is wrong with them.
+/// Weights or tokens that cannot be visualised.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{0}")]
-pub struct PictureError(pub(crate) String);
+pub struct VizError(pub(crate) String);

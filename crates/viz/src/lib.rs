@@ -1,25 +1,25 @@
-//! Pictures that stand alone: nothing is loaded from anywhere.
+//! Standalone visualisations without external resources.
 //!
-//! - [`AttentionPage`]: where a model attends, as one HTML page of [`HeadMaps`], [`Alignment`]s and
+//! - [`AttentionPage`]: attention weights as one HTML page of [`HeadMaps`], [`Alignment`]s and
 //!   [`Document`]s;
-//! - [`Heat`]: a [`Matrix`] of weights with tokens at its sides, as SVG or PNG;
-//! - [`plot`]: lines over two axes; [`Curves`]: losses and measures of a run;
-//! - [`escape`], [`visible`]: text in a page; [`units`]: numbers the way people read them.
+//! - [`Heatmap`]: one [`Matrix`] of weights with token labels, as SVG or PNG;
+//! - [`plot`]: line plots; [`Curves`]: training curves;
+//! - [`escape`], [`visible`]: text in HTML; [`units`]: number formatting.
 
+mod colormap;
 mod curves;
 mod error;
-mod heat;
+mod heatmap;
 mod matrix;
 mod page;
 pub mod plot;
-mod shade;
 mod text;
 pub mod units;
 
+pub use colormap::Theme;
 pub use curves::{Better, Curve, Curves};
-pub use error::PictureError;
-pub use heat::Heat;
+pub use error::VizError;
+pub use heatmap::Heatmap;
 pub use matrix::Matrix;
 pub use page::{Alignment, AttentionPage, Document, HeadMaps, Part, Sentence, Word};
-pub use shade::Theme;
 pub use text::{escape, visible};

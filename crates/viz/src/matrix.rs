@@ -1,8 +1,8 @@
-//! The weights of one head: a row for each query, a column for each key.
+//! Attention weights of one head: rows are queries, columns are keys.
 
-use crate::PictureError;
+use crate::VizError;
 
-/// Weights, row by row. All of them are finite.
+/// Row-major weights, all of them finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     columns: usize,
@@ -11,25 +11,25 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Takes weights row by row.
+    /// Creates a matrix from row-major weights.
     ///
     /// # Errors
     ///
-    /// If there are not as many as the sizes say, or one is not finite.
-    pub fn new(rows: usize, columns: usize, weights: Vec<f32>) -> Result<Self, PictureError> {
+    /// If the number of weights does not match the sizes, or a weight is not finite.
+    pub fn new(rows: usize, columns: usize, weights: Vec<f32>) -> Result<Self, VizError> {
         if rows * columns != weights.len() {
-            return Err(PictureError(format!(
-                "a matrix of {rows} rows and {columns} columns has {} weights, got {}",
+            return Err(VizError(format!(
+                "a matrix of {rows} rows and {columns} columns needs {} weights, got {}",
                 rows * columns,
                 weights.len()
             )));
         }
-        if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
-            return Err(PictureError(format!(
-                "the weight in row {}, column {} is {}: weights must be finite",
-                at / columns,
-                at % columns,
-                weights[at]
+        if let Some(i) = weights.iter().position(|weight| !weight.is_finite()) {
+            return Err(VizError(format!(
+                "the weight in row {}, column {} is {}; weights must be finite",
+                i / columns,
+                i % columns,
+                weights[i]
             )));
         }
         let zero = (0.0f32, 0.0f32);
@@ -43,52 +43,52 @@ impl Matrix {
         })
     }
 
-    /// How many queries there are.
+    /// Number of queries.
     pub fn rows(&self) -> usize {
         self.weights.len().checked_div(self.columns).unwrap_or(0)
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The weight of a query for a key.
+    /// Weight of a query for a key.
     ///
     /// # Panics
     ///
-    /// If there is no such row or column.
-    pub fn at(&self, row: usize, column: usize) -> f32 {
+    /// If the row or column is out of range.
+    pub fn get(&self, row: usize, column: usize) -> f32 {
         assert!(
             row < self.rows() && column < self.columns,
-            "matrix: row {row}, column {column} of {} x {}",
+            "matrix: row {row}, column {column} is out of range for {} x {}",
             self.rows(),
             self.columns
         );
         self.weights[row * self.columns + column]
     }
 
-    /// All weights, row by row.
+    /// All weights, row-major.
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
 
-    /// The smallest and the largest weight, and zero if it is beyond both: shades begin there.
+    /// Minimum and maximum weight, extended to include zero, where colours begin.
     pub fn range(&self) -> (f32, f32) {
         self.range
     }
 
-    /// The weights that the ends of the scale of shades stand for.
+    /// Weights at the ends of the colour scale.
     pub(crate) fn scale(&self) -> (f32, f32) {
         let (low, high) = self.range();
-        let most = high.max(-low);
-        (if low < 0.0 { -most } else { 0.0 }, most)
+        let max = high.max(-low);
+        (if low < 0.0 { -max } else { 0.0 }, max)
     }
 
-    /// A weight as a share of the largest: from 0 to 1, or down to -1 for negative ones.
-    pub(crate) fn share(&self, weight: f32) -> f32 {
-        let (_, most) = self.scale();
-        if most == 0.0 { 0.0 } else { weight / most }
+    /// Weight divided by the largest absolute weight, from -1 to 1.
+    pub(crate) fn normalized(&self, weight: f32) -> f32 {
+        let (_, max) = self.scale();
+        if max == 0.0 { 0.0 } else { weight / max }
     }
 }
 
@@ -97,18 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_lie_row_by_row() {
+    fn weights_are_row_major() {
         let matrix = Matrix::new(2, 3, vec![0.1, 0.2, 0.3, 0.4, 0.5, 0.6]).unwrap();
         assert_eq!((matrix.rows(), matrix.columns()), (2, 3));
-        assert_eq!(matrix.at(1, 0), 0.4);
+        assert_eq!(matrix.get(1, 0), 0.4);
         assert_eq!(matrix.range(), (0.0, 0.6));
-        assert_eq!(matrix.share(0.3), 0.5);
+        assert_eq!(matrix.normalized(0.3), 0.5);
     }
 
     #[test]
-    fn what_is_no_matrix_is_refused() {
+    fn invalid_matrices_are_rejected() {
         let error = |weights: Vec<f32>| Matrix::new(2, 2, weights).unwrap_err().to_string();
-        let few = "a matrix of 2 rows and 2 columns has 4 weights, got 3";
+        let few = "a matrix of 2 rows and 2 columns needs 4 weights, got 3";
         assert_eq!(error(vec![0.0; 3]), few);
         let nan = error(vec![0.0, 0.0, 0.0, f32::NAN]);
         assert!(

@@ -1,17 +1,16 @@
-//! Text in pages and pictures: what of it is escaped, how much room it takes, guessed, for no font is
-//! at hand where a picture is drawn; and how it looks.
+//! Text in HTML and SVG: escaping, and widths, which are estimated since no font is available.
 
-/// The text and the title of every SVG, on light pages and on dark ones.
+/// Styles of text in SVGs, for light and dark themes.
 pub(crate) const STYLE: &str = "
 .zoo-text { font: 12px system-ui, sans-serif; fill: #333 }
 .zoo-title { font: 600 14px system-ui, sans-serif; fill: #111 }
 @media (prefers-color-scheme: dark) { .zoo-text { fill: #ccc } .zoo-title { fill: #eee } }
 ";
 
-/// The width of a text at 12 units a letter's height. Chinese and its like are square.
+/// Estimated width of a text at a font size of 12 units. CJK characters are square.
 pub(crate) fn width(text: &str) -> f64 {
     text.chars()
-        .map(|letter| match letter {
+        .map(|c| match c {
             'i' | 'j' | 'l' | 'I' | '.' | ',' | '\'' | '|' | '!' => 4.0,
             'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 11.0,
             '\u{300}'..='\u{36f}' => 0.0,
@@ -21,53 +20,51 @@ pub(crate) fn width(text: &str) -> f64 {
         .sum()
 }
 
-/// The text, or its beginning and `…`, in at most `letters` characters.
-pub(crate) fn shortened(text: &str, letters: usize) -> String {
-    if text.chars().count() <= letters {
+/// Truncates a text to `max_len` characters, with `…` at the end.
+pub(crate) fn truncated(text: &str, max_len: usize) -> String {
+    if text.chars().count() <= max_len {
         return text.to_owned();
     }
-    let mut short: String = text.chars().take(letters.saturating_sub(1)).collect();
-    short.push('…');
-    short
+    let mut truncated: String = text.chars().take(max_len.saturating_sub(1)).collect();
+    truncated.push('…');
+    truncated
 }
 
-/// The text with the five characters that mean something there written out; characters
-/// that XML cannot hold become the one for what cannot be shown.
+/// Escapes a text for HTML and XML. Characters that are invalid in XML become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
+    for c in text.chars() {
+        match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            '\t' | '\n' | '\r' => escaped.push(letter),
+            '\t' | '\n' | '\r' => escaped.push(c),
             '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            _ => escaped.push(letter),
+            _ => escaped.push(c),
         }
     }
     escaped
 }
 
-/// A token with what nobody would see of it made visible: blanks, line breaks, nothing
-/// at all, and marks that would reverse or join what stands around them.
+/// Makes whitespace, empty tokens and bidirectional control characters of a token visible.
 pub fn visible(token: &str) -> String {
     if token.is_empty() {
         return "∅".to_owned();
     }
     token
         .chars()
-        .map(|letter| match letter {
+        .map(|c| match c {
             ' ' => '␣',
             '\n' => '⏎',
             '\r' => '␍',
             '\t' => '⇥',
             '\u{3000}' => '□',
             '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '·',
-            letter if letter.is_control() => '\u{fffd}',
-            letter if letter.is_whitespace() => '␣',
-            letter => letter,
+            c if c.is_control() => '\u{fffd}',
+            c if c.is_whitespace() => '␣',
+            c => c,
         })
         .collect()
 }
@@ -77,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_counted_not_bytes() {
-        assert_eq!(shortened("好久不见", 4), "好久不见");
-        assert_eq!(shortened("好久不见了", 4), "好久不…");
+    fn truncation_counts_characters() {
+        assert_eq!(truncated("好久不见", 4), "好久不见");
+        assert_eq!(truncated("好久不见了", 4), "好久不…");
         assert!(width("好") > width("a") && width("e\u{301}") == width("e"));
     }
 
     #[test]
-    fn markup_is_text() {
+    fn markup_is_escaped() {
         assert_eq!(
             escape("<a href=\"x\" b='y'>&amp;</a>"),
             "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;"
@@ -93,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_shown() {
+    fn invisible_characters_are_shown() {
         assert_eq!(visible(""), "∅");
         assert_eq!(visible(" a\n"), "␣a⏎");
         assert_eq!(visible("\u{202e}x\u{7}"), "·x\u{fffd}");

@@ -1,11 +1,11 @@
-//! Numbers the way people read them.
+//! Number formatting.
 
-/// A count with its thousands apart: `16,384`.
+/// Integer with thousands separators: `16,384`.
 pub fn count(n: usize) -> String {
     let digits = n.to_string();
     let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -13,7 +13,7 @@ pub fn count(n: usize) -> String {
     grouped
 }
 
-/// A number with three digits that mean something, and no more.
+/// Number with three significant digits.
 pub fn three_digits(x: f64) -> String {
     match x.abs() {
         size if size < 9.995 => format!("{x:.2}"),
@@ -22,7 +22,7 @@ pub fn three_digits(x: f64) -> String {
     }
 }
 
-/// A measure of any size: four digits that mean something, without zeros at the end.
+/// Number with four significant digits, without trailing zeros.
 pub fn number(x: f64) -> String {
     if x == 0.0 {
         return "0".to_owned();
@@ -39,10 +39,10 @@ pub fn number(x: f64) -> String {
         return format!("{sign}{}", count(x.abs().round() as usize));
     }
     let text = format!("{x:.*}", (3 - exponent).max(0) as usize);
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
+    text
 }
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_mean_something() {
+    fn significant_digits() {
         assert_eq!(three_digits(9.996), "10.0");
         let numbers = [
             0.0, 1.0, 0.5, 1.88, 12.345678, 0.0001, 25_000.0, -3.25, 1234.5,
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_separators() {
         let grouped = [1, 128, 1024, 16_384, 1_000_000].map(count);
         assert_eq!(grouped, ["1", "128", "1,024", "16,384", "1,000,000"]);
     }

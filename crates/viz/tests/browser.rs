@@ -1,6 +1,6 @@
-//! The page in a real browser. Without one the tests are ignored, and say so.
+//! Tests of the page in Chromium; ignored if it is not installed.
 //!
-//! What they draw stays in cargo's folder for tests' files, to be looked at.
+//! Output files remain in Cargo's temporary directory for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,18 +18,18 @@ fn main() {
     let arguments = Arguments::from_args();
     let browser = browser();
     let tests: [(&str, Test); 3] = [
-        ("a_browser_renders_the_page_without_a_complaint", renders),
-        ("keys_and_choosers_work", works),
-        ("a_browser_draws_the_pictures", draws),
+        ("page_renders_without_console_messages", renders),
+        ("keyboard_and_controls_work", works),
+        ("svg_and_png_files_render", draws),
     ];
     let trials = tests.map(|(name, test)| {
         let browser = browser.clone();
-        let there = browser.is_some();
-        // `cargo test -- --ignored` shows what is missing.
+        let is_installed = browser.is_some();
+        // `cargo test -- --ignored` fails with what is missing.
         Trial::test(name, move || {
-            test(&browser.ok_or("there is no chromium on the PATH")?)
+            test(&browser.ok_or("no chromium on the PATH")?)
         })
-        .with_ignored_flag(!there)
+        .with_ignored_flag(!is_installed)
     });
     libtest_mimic::run(&arguments, trials.into()).exit();
 }
@@ -43,12 +43,12 @@ fn browser() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What became of a page; an error if it wrote to its console.
+/// DOM of a page after its scripts; an error if it wrote to the console.
 fn dom_of(browser: &Path, name: &str, text: &str) -> Result<String, Failed> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join(name);
     std::fs::write(&file, text)?;
-    // Each its own profile: browsers that share one wait for each other.
+    // Separate profiles, since browsers that share one wait for each other.
     let profile = folder.join(format!("profile-{name}-{}", std::process::id()));
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu"])
@@ -57,10 +57,10 @@ fn dom_of(browser: &Path, name: &str, text: &str) -> Result<String, Failed> {
         .arg(format!("file://{}", file.display()))
         .output()?;
     std::fs::remove_dir_all(&profile)?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // The browser logs what a page writes to its console with this word.
-    if let Some(complaint) = said.lines().find(|line| line.contains("CONSOLE")) {
-        return Err(complaint.into());
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    // Chromium logs console messages with this tag.
+    if let Some(message) = log.lines().find(|line| line.contains("CONSOLE")) {
+        return Err(message.into());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -69,19 +69,22 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// Weights that fall off around a place of each row; `None` where a row does not see.
-fn around(
+/// Gaussian weights around `centre(row)`, zero for keys that are not visible.
+fn gaussian(
     rows: usize,
     columns: usize,
     width: f32,
-    place: impl Fn(usize) -> f32,
-    sees: impl Fn(usize, usize) -> bool,
+    centre: impl Fn(usize) -> f32,
+    is_visible: impl Fn(usize, usize) -> bool,
 ) -> Result<Matrix, Failed> {
     let mut weights = Vec::new();
     for row in 0..rows {
-        let score = |column: usize| match sees(row, column) {
-            true => (-((column as f32 - place(row)) / width).powi(2)).exp() + 0.01,
-            false => 0.0,
+        let score = |column: usize| {
+            if is_visible(row, column) {
+                (-((column as f32 - centre(row)) / width).powi(2)).exp() + 0.01
+            } else {
+                0.0
+            }
         };
         let sum: f32 = (0..columns).map(score).sum();
         weights.extend((0..columns).map(|column| score(column) / sum));
@@ -103,11 +106,11 @@ fn stack(
         let head = |head: usize| {
             let shift = head as f32 - 1.0;
             let width = 0.5 + (layer * heads + head) as f32 * 0.4;
-            let place = |row: usize| match head {
+            let centre = |row: usize| match head {
                 3 => 0.0,
                 _ => (row as f32 * step + shift).max(0.0),
             };
-            around(rows, columns, width, place, |row, column| {
+            gaussian(rows, columns, width, centre, |row, column| {
                 !causal || column <= row
             })
         };
@@ -153,30 +156,36 @@ fn document() -> Result<Part, Failed> {
 fn page() -> Result<AttentionPage, Failed> {
     let source = words("<s> 好 久 不 见 , 你 最近 怎么 样 ? </s>");
     let target = words("<s> long time no see , how have you been ? </s>");
-    let letters = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
-    let (read, wrote) = (letters("3rd of May 1998"), letters("1998-05-03"));
-    let look = [11.0, 12.0, 13.0, 14.0, 10.0, 7.0, 8.0, 6.0, 0.0, 0.3];
-    let aligned = around(wrote.len(), read.len(), 0.7, |row| look[row], |_, _| true)?;
+    let chars = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
+    let (input, output) = (chars("3rd of May 1998"), chars("1998-05-03"));
+    let centres = [11.0, 12.0, 13.0, 14.0, 10.0, 7.0, 8.0, 6.0, 0.0, 0.3];
+    let aligned = gaussian(
+        output.len(),
+        input.len(),
+        0.7,
+        |row| centres[row],
+        |_, _| true,
+    )?;
     let long: Vec<String> = (0..150)
-        .map(|at| match at % 7 {
-            0 => format!("internationalisation-{at}"),
+        .map(|i| match i % 7 {
+            0 => format!("internationalisation-{i}"),
             3 => "词".to_owned(),
             5 => " ".to_owned(),
-            _ => format!("word{at}"),
+            _ => format!("word{i}"),
         })
         .collect();
-    let waves = (0..144).map(|at| ((at / 12) as f32 - (at % 12) as f32) * 0.4);
+    let waves = (0..144).map(|i| ((i / 12) as f32 - (i % 12) as f32) * 0.4);
     let waves = waves.map(|x| x.cos() * (-x.abs() / 3.0).exp()).collect();
     let waves = HeadMaps::new(
-        "Retention, with weights below zero",
+        "Retention, with negative weights",
         source.clone(),
         source.clone(),
         vec![vec![Matrix::new(12, 12, waves)?]],
     )?;
     Ok(AttentionPage {
-        title: "Where zh-en <tiny> attends".to_owned(),
+        title: "Attention of zh-en <tiny>".to_owned(),
         notes: vec![
-            "transformer-zh-en, step 4,000, flex; made-up weights".to_owned(),
+            "transformer-zh-en, step 4,000, flex; synthetic weights".to_owned(),
             "好久不见,你最近怎么样? → long time no see, how have you been?".to_owned(),
         ],
         parts: vec![
@@ -184,7 +193,7 @@ fn page() -> Result<AttentionPage, Failed> {
             stack("Decoder", &target, &target, (3, 4), true)?,
             stack("Cross-attention", &target, &source, (3, 4), false)?,
             Part::Heads(waves),
-            Part::Alignment(Alignment::new("Dates, aligned", read, wrote, aligned)?),
+            Part::Alignment(Alignment::new("Dates, aligned", input, output, aligned)?),
             document()?,
             stack("A long text", &long, &long, (2, 8), true)?,
         ],
@@ -193,17 +202,17 @@ fn page() -> Result<AttentionPage, Failed> {
 
 fn renders(browser: &Path) -> Result<(), Failed> {
     let dom = dom_of(browser, "attention.html", &page()?.to_html())?;
-    // The script came to its end: each stack has chosen a head, and told its scale.
+    // The script ran to its end: every part has a selected head and a labelled scale.
     let pressed = dom.matches("aria-pressed=\"true\"").count();
-    let scales = dom.matches("<span class=\"most\">").count();
-    let empty = dom.matches("<span class=\"most\"></span>").count();
+    let scales = dom.matches("<span class=\"max\">").count();
+    let empty = dom.matches("<span class=\"max\"></span>").count();
     if pressed != 5 || (scales, empty) != (6, 0) || !dom.contains("精彩") {
-        return Err(format!("{pressed} heads chosen, {scales} scales in: {dom}").into());
+        return Err(format!("{pressed} selected heads, {scales} scales in: {dom}").into());
     }
     Ok(())
 }
 
-/// Uses the page as people do, and writes down what comes of it.
+/// Uses the controls of the page and records the results.
 const VISITOR: &str = include_str!("visitor.js");
 
 fn works(browser: &Path) -> Result<(), Failed> {
@@ -211,21 +220,21 @@ fn works(browser: &Path) -> Result<(), Failed> {
         .to_html()
         .replace("</body>", &format!("<script>\n{VISITOR}</script>\n</body>"));
     let dom = dom_of(browser, "visited.html", &html)?;
-    let seen = dom
-        .split_once("<pre id=\"seen\">")
-        .ok_or("the visitor wrote nothing")?
+    let results = dom
+        .split_once("<pre id=\"results\">")
+        .ok_or("no results")?
         .1;
-    let seen = seen.split_once("</pre>").ok_or("no end")?.0;
+    let results = results.split_once("</pre>").ok_or("no end")?.0;
     // The first head of the encoder.
-    let first = around(12, 12, 0.5, |row| (row as f32 - 1.0).max(0.0), |_, _| true)?;
-    let (second, last) = (first.at(0, 1), first.at(11, 11));
+    let first = gaussian(12, 12, 0.5, |row| (row as f32 - 1.0).max(0.0), |_, _| true)?;
+    let (second, last) = (first.get(0, 1), first.get(11, 11));
     let expected = format!(
         "&lt;s&gt; (1) → 好 (2) {second:.4}; &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; \
          &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; 13; true; 0; 480; true; true; \
-         &lt;wonderful&gt; 0.6250 of sentence 2, which has 0.5200; 500; true; true"
+         &lt;wonderful&gt; 0.6250 in sentence 2 (0.5200); 500; true; true"
     );
-    if seen != expected {
-        return Err(format!("the visitor saw\n{seen}\ninstead of\n{expected}").into());
+    if results != expected {
+        return Err(format!("got\n{results}\nexpected\n{expected}").into());
     }
     Ok(())
 }
@@ -233,36 +242,36 @@ fn works(browser: &Path) -> Result<(), Failed> {
 fn draws(browser: &Path) -> Result<(), Failed> {
     let page = page()?;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let mut pictures = Vec::new();
+    let mut heatmaps = Vec::new();
     let heads = [(1, 2, 2), (2, 3, 3), (3, 1, 1)];
     for (part, layer, head) in heads {
         if let Part::Heads(maps) = &page.parts[part] {
-            pictures.push(maps.head(layer, head)?);
+            heatmaps.push(maps.head(layer, head)?);
         }
     }
     if let Part::Alignment(alignment) = &page.parts[4] {
-        pictures.push(alignment.heat());
+        heatmaps.push(alignment.heatmap());
     }
     let mut html = "<!doctype html><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\">\
                     <style>:root { color-scheme: light dark } body { columns: 2 } svg { max-width: 100% }</style>"
         .to_owned();
-    for (at, picture) in pictures.iter().enumerate() {
-        for (theme, word) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
-            let name = format!("heat-{at}-{word}.png");
-            std::fs::write(folder.join(&name), picture.to_png(theme)?)?;
+    for (i, heatmap) in heatmaps.iter().enumerate() {
+        for (theme, name) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
+            let name = format!("heatmap-{i}-{name}.png");
+            std::fs::write(folder.join(&name), heatmap.to_png(theme)?)?;
             html += &format!("<img src=\"{name}\" width=\"240\" alt=\"\">");
         }
-        html += &picture.to_svg();
+        html += &heatmap.to_svg();
     }
     html += &curves();
-    let count = pictures.len();
-    // An image that cannot be read has no width.
+    let count = heatmaps.len();
+    // Images that fail to load have no width.
     html += "<script>addEventListener('load', () => { document.title = \
              [...document.images].filter((image) => image.naturalWidth > 90).length })</script>";
-    let dom = dom_of(browser, "pictures.html", &html)?;
+    let dom = dom_of(browser, "heatmaps.html", &html)?;
     let drawn = dom.matches("<svg").count();
     if drawn != count + 2 || !dom.contains(&format!("<title>{}</title>", 2 * count)) {
-        return Err(format!("{drawn} pictures of {} in: {dom}", count + 2).into());
+        return Err(format!("{drawn} of {} SVGs in: {dom}", count + 2).into());
     }
     Ok(())
 }
@@ -289,7 +298,7 @@ fn curves() -> String {
     };
     let exact = |step: usize| 100.0 - 99.0 * (-(step as f64) / 500.0).exp();
     let accuracy = Curves {
-        title: "exact sequences, %".to_owned(),
+        title: "exact match, %".to_owned(),
         scale: Scale::Linear,
         better: Better::Higher,
         curves: vec![curve("validation", 200, &exact)],

@@ -1,8 +1,8 @@
-//! What the tests of all examples need.
+//! Helpers of the example tests.
 
 use std::process::Command;
 
-/// What a program says on the device `ZOO_BACKEND` names (default: flex).
+/// Runs a program on the backend in `ZOO_BACKEND` (default: flex); returns its stdout.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let backend = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
     let output = Command::new(program)
@@ -10,9 +10,9 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
         .args(arguments)
         .output()
         .expect("cargo built it");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complained = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let status = output.status;
-    assert!(status.success(), "{status}\n{said}{complained}");
-    said
+    assert!(status.success(), "{status}\n{stdout}{stderr}");
+    stdout
 }

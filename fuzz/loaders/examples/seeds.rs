@@ -1,4 +1,4 @@
-//! Writes what fuzzing begins with to `corpus/`: a small file of every kind that is read.
+//! Writes the seed corpus to `corpus/`: a small file of every supported format.
 
 use std::path::Path;
 use std::{fs, io};
@@ -17,11 +17,11 @@ fn main() -> io::Result<()> {
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(name), [&[choice], bytes].concat())
     };
-    let numbers = |count: u8| (0..count).map(f32::from).collect::<Vec<_>>();
-    let weight = TensorData::new(numbers(12), [3, 4]);
-    let bias = TensorData::new(numbers(4), [4]);
+    let elements = |count: u8| (0..count).map(f32::from).collect::<Vec<_>>();
+    let weight = TensorData::new(elements(12), [3, 4]);
+    let bias = TensorData::new(elements(4), [4]);
     let tensors = [("first.weight", weight), ("first.bias", bias)];
-    let weights = Weights::of_tensors(tensors.map(|(name, data)| (name.to_owned(), data)));
+    let weights = Weights::from_tensors(tensors.map(|(name, data)| (name.to_owned(), data)));
     for (choice, extension) in (0..).zip(["safetensors", "bpk"]) {
         let path =
             std::env::temp_dir().join(format!("zoo-seed-{}.{extension}", std::process::id()));
@@ -32,8 +32,8 @@ fn main() -> io::Result<()> {
         }
         fs::remove_file(&path)?;
     }
-    let pytorchs = fs::read(root.join("../../crates/conformance/golden/gpt2.pt"))?;
-    put("weights", "pt", 2, &pytorchs)?;
+    let pytorch = fs::read(root.join("../../crates/conformance/golden/gpt2.pt"))?;
+    put("weights", "pt", 2, &pytorch)?;
     put("checkpoint", "optimizer", 1, b"anything")?;
     put("checkpoint", "state", 2, STATE.as_bytes())?;
     let checksums = br#"{"state.json":"00000000"}"#;

@@ -1,5 +1,5 @@
-//! Checkpoints of which one file is anything: it is read, or an error says where it lies and
-//! that it is damaged; and if it is, the older one is named as whole.
+//! Checkpoints with one arbitrary file: they are read, or reported as damaged with their folder and
+//! the older intact checkpoint.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use burn::tensor::TensorData;
 use libfuzzer_sys::fuzz_target;
-use zoo_fuzz::{choice, file};
+use zoo_fuzz::{choice, temp_file};
 use zoo_models::weights::Weights;
 use zoo_train::{RunFolder, TrainError};
 
@@ -24,7 +24,7 @@ const FILES: [&str; 4] = [
 const STATE: &str = r#"{"step":1,"position":{"epoch":0,"batch":3},"best":null,"waited":0,
     "falls":{"count":0,"waited":0},"scale":null,"seconds":1.5,"parameters":{"a":7}}"#;
 
-/// Writes the files of a checkpoint, and checksums that fit, unless these are given.
+/// Writes the files of a checkpoint, with matching checksums unless they are among the files.
 fn write(folder: &Path, files: &BTreeMap<&str, Vec<u8>>) {
     fs::create_dir_all(folder).expect("a folder");
     let mut sums = BTreeMap::new();
@@ -38,23 +38,23 @@ fn write(folder: &Path, files: &BTreeMap<&str, Vec<u8>>) {
     }
 }
 
-/// The files of one that is whole, and the run it is the older one of.
-fn whole() -> &'static (RunFolder, BTreeMap<&'static str, Vec<u8>>) {
-    static WHOLE: OnceLock<(RunFolder, BTreeMap<&'static str, Vec<u8>>)> = OnceLock::new();
-    WHOLE.get_or_init(|| {
-        let config = file("config.toml", b"");
-        let path = file("whole.safetensors", b"");
-        let numbers = TensorData::new(vec![1.0_f32, 2.0], [2]);
-        let weights = Weights::of_tensors([("a".to_owned(), numbers)]);
+/// A run with an intact checkpoint at step 1, and the files of that checkpoint.
+fn intact() -> &'static (RunFolder, BTreeMap<&'static str, Vec<u8>>) {
+    static INTACT: OnceLock<(RunFolder, BTreeMap<&'static str, Vec<u8>>)> = OnceLock::new();
+    INTACT.get_or_init(|| {
+        let config = temp_file("config.toml", b"");
+        let path = temp_file("intact.safetensors", b"");
+        let data = TensorData::new(vec![1.0_f32, 2.0], [2]);
+        let weights = Weights::from_tensors([("a".to_owned(), data)]);
         weights.replace(&path).expect("weights");
-        let run = RunFolder::existing(config.parent().expect("a folder")).expect("a run");
+        let run = RunFolder::open(config.parent().expect("a folder")).expect("a run");
         let files = BTreeMap::from([
             (FILES[0], fs::read(path).expect("weights")),
-            (FILES[1], b"whatever Burn wrote".to_vec()),
+            (FILES[1], b"arbitrary".to_vec()),
             (FILES[2], STATE.into()),
         ]);
-        write(&run.checkpoints().folder_of(1), &files);
-        run.checkpoints().read(1).expect("a whole one");
+        write(&run.checkpoints().checkpoint_dir(1), &files);
+        run.checkpoints().read(1).expect("an intact checkpoint");
         (run, files)
     })
 }
@@ -63,21 +63,21 @@ fuzz_target!(|input: &[u8]| {
     let Some((which, bytes)) = choice(input) else {
         return;
     };
-    let (run, files) = whole();
+    let (run, files) = intact();
     let mut files = files.clone();
     files.insert(FILES[which % 4], bytes.to_vec());
-    let folder = run.checkpoints().folder_of(2);
+    let folder = run.checkpoints().checkpoint_dir(2);
     write(&folder, &files);
     match run.checkpoints().read(2) {
         Ok(_) => {}
         Err(TrainError::Damaged {
-            folder: said,
-            why,
-            instead,
+            folder: damaged,
+            reason,
+            fallback,
         }) => {
-            assert_eq!(said, folder);
-            assert!(!why.is_empty());
-            assert_eq!(instead.map(|it| it.whole), Some(1));
+            assert_eq!(damaged, folder);
+            assert!(!reason.is_empty());
+            assert_eq!(fallback.map(|it| it.step), Some(1));
         }
         Err(other) => panic!("{other}"),
     }

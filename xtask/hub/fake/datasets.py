@@ -1,6 +1,6 @@
-"""Stands in for the package `datasets` in tests: one small data set, in memory.
+"""A fake of the package `datasets` for tests: one small dataset in memory.
 
-A data set that is called `missing` cannot be loaded.
+The dataset `missing` cannot be loaded.
 """
 
 GOOD = {
@@ -27,7 +27,7 @@ SPLITS = {"train": [GOOD, BAD, BLANK], "validation": [BAD, GOOD], "test.hard": [
 
 
 class Table:
-    """As much of an Arrow table as is needed."""
+    """The used part of the interface of an Arrow table."""
 
     def __init__(self, rows):
         self.rows = rows

@@ -1,53 +1,53 @@
-//! `cargo xtask bench --list`: what can be chosen.
+//! `cargo xtask bench --list`: the values of each flag.
 
 use std::fmt::Write;
 
 use zoo_bench_core::case::Pass;
 use zoo_bench_core::model::{Model, Setup};
 use zoo_bench_core::plan::Suite;
-use zoo_oracle::{Problem, catalogue, only_measured};
+use zoo_oracle::{Problem, bench_only, catalogue};
 use zoo_spec::{Backend, Dtype, Mechanism};
 
-/// Every word that `bench` takes, with what it stands for.
+/// Every value of every flag, with its description.
 pub(super) fn everything() -> String {
     let mut text = String::new();
     let mut group = |flag: &str, entries: Vec<(String, String)>| {
-        let width = entries.iter().map(|(word, _)| word.len()).max();
+        let width = entries.iter().map(|(name, _)| name.len()).max();
         let width = width.unwrap_or_default();
         let _ = writeln!(text, "{flag}");
-        for (word, meaning) in entries {
-            let line = format!("  {word:width$}  {meaning}");
+        for (name, description) in entries {
+            let line = format!("  {name:width$}  {description}");
             let _ = writeln!(text, "{}", line.trim_end());
         }
     };
-    let words = |words: &[&str]| -> Vec<(String, String)> {
-        let entry = |word: &&str| ((*word).to_owned(), String::new());
-        words.iter().map(entry).collect()
+    let names = |names: &[&str]| -> Vec<(String, String)> {
+        let entry = |name: &&str| ((*name).to_owned(), String::new());
+        names.iter().map(entry).collect()
     };
 
-    group("--backend", words(&Backend::ALL.map(Backend::word)));
+    group("--backend", names(&Backend::ALL.map(Backend::name)));
     let suite = |suite: Suite| (suite.to_string(), suite.summary().to_owned());
     group("--suite", Suite::ALL.map(suite).to_vec());
-    let mechanism = |mechanism: Mechanism| (mechanism.to_string(), meaning(mechanism));
+    let mechanism = |mechanism: Mechanism| (mechanism.to_string(), describe(mechanism));
     group("--mechanism", Mechanism::ALL.map(mechanism).to_vec());
-    let problems = catalogue().into_iter().chain(only_measured());
+    let problems = catalogue().into_iter().chain(bench_only());
     let problem = |problem: Problem| (problem.name.to_owned(), sizes(&problem));
     group("--problem", problems.map(problem).collect());
     let model = |setup: &Setup| (setup.name(), model_sizes(setup));
     group("--model", Setup::all().iter().map(model).collect());
-    let passes = [&Pass::ALL.map(Pass::word)[..], &["both"]].concat();
-    group("--pass", words(&passes));
-    group("--dtype", words(&Dtype::ALL.map(Dtype::word)));
-    group("--vs", words(&["pytorch"]));
+    let passes = [&Pass::ALL.map(Pass::name)[..], &["both"]].concat();
+    group("--pass", names(&passes));
+    group("--dtype", names(&Dtype::ALL.map(Dtype::name)));
+    group("--vs", names(&["pytorch"]));
     text
 }
 
-/// What a mechanism computes, and what else it is called.
-fn meaning(mechanism: Mechanism) -> String {
-    let computes = mechanism.summary();
+/// Summary and aliases of a mechanism.
+fn describe(mechanism: Mechanism) -> String {
+    let summary = mechanism.summary();
     match mechanism.aliases() {
-        [] => computes.to_owned(),
-        names => format!("{computes}; also called {}", names.join(", ")),
+        [] => summary.to_owned(),
+        aliases => format!("{summary} (aliases: {})", aliases.join(", ")),
     }
 }
 
@@ -82,7 +82,7 @@ fn model_sizes(setup: &Setup) -> String {
         _ => format!("{layers} layers, {attention}"),
     };
     let (batch, n, vocabulary) = (setup.batch, setup.n, setup.vocabulary);
-    let passes = setup.model.usual_passes().iter().map(|pass| pass.word());
+    let passes = setup.model.default_passes().iter().map(|pass| pass.name());
     let passes = passes.collect::<Vec<&str>>().join(" and ");
     format!("batch {batch}, n {n}, {vocabulary} tokens, {shape}; {passes}")
 }

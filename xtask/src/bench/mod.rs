@@ -1,9 +1,9 @@
-//! `cargo xtask bench`: builds a measuring program for each backend, runs every
-//! case in a process of its own, and shows the answer.
+//! `cargo xtask bench`: builds a benchmark program for each backend, runs every case in its own
+//! process, and prints the results.
 
-mod answer;
 mod list;
-mod sides;
+mod output;
+mod programs;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use zoo_bench_core::case::count;
+use zoo_bench_core::case::parse_count;
 use zoo_bench_core::child::Limits;
 use zoo_bench_core::machine::Machine;
 use zoo_bench_core::plan::{Extent, Plan, Selection};
@@ -24,8 +24,8 @@ use zoo_bench_core::{pytorch, table};
 use zoo_spec::Dtype;
 
 use crate::backends::Backends;
-use crate::build::said;
-use crate::places;
+use crate::build::stdout_of;
+use crate::{paths, print};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -39,10 +39,10 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Compare two earlier runs, case by case
-    Compare(answer::Compare),
-    /// Show an earlier run again, and write its report: also of one that was killed
-    Report(answer::Again),
+    /// Compare two runs case by case
+    Compare(output::Compare),
+    /// Print the results of an earlier (possibly interrupted) run and write its report
+    Report(output::Report),
 }
 
 #[derive(Args)]
@@ -53,50 +53,51 @@ struct Measure {
     #[command(flatten)]
     selection: Selection,
 
-    /// The number type: f32, f16 or bf16
+    /// Data type: f32, f16 or bf16
     #[arg(long, default_value_t)]
     dtype: Dtype,
 
-    /// Threads each side may use; all cores unless said otherwise
-    #[arg(long, value_name = "N", value_parser = |text: &str| count(text, 4096))]
+    /// Number of threads [default: all cores]
+    #[arg(long, value_name = "N", value_parser = |text: &str| parse_count(text, 4096))]
     threads: Option<usize>,
 
-    /// Two lengths or small models, within two minutes (the default)
+    /// Run a quick benchmark: two sequence lengths or small models, about two minutes (default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Every length from 128 to 16,384 or models of papers' sizes, and more samples
+    /// Run the full benchmark: sequence lengths 128 to 16,384 or models of published sizes, with more
+    /// samples
     #[arg(long)]
     full: bool,
 
-    /// Measure another library on the same problems, taking turns
+    /// Also measure another library on the same problems, interleaved
     #[arg(long, value_name = "LIBRARY", value_parser = ["pytorch"])]
     vs: Option<String>,
 
     #[command(flatten)]
-    show: answer::Show,
+    show: output::Show,
 
-    /// Where results go; a new folder under bench-results unless named
+    /// Output folder [default: a new folder in bench-results]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Show what can be chosen, and stop
+    /// List the possible values of all options and exit
     #[arg(long)]
     list: bool,
 
-    /// How often each case is started; 2, or 3 with --vs
-    #[arg(long, value_name = "N", value_parser = |text: &str| count(text, 1000))]
+    /// Number of runs of each case [default: 2, or 3 with --vs]
+    #[arg(long, value_name = "N", value_parser = |text: &str| parse_count(text, 1000))]
     rounds: Option<usize>,
 
-    /// Seconds after which a case is given up; 60, or 600 with --full
-    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| count(text, 1_000_000_000))]
+    /// Timeout of a case in seconds [default: 60, or 600 with --full]
+    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| parse_count(text, 1_000_000_000))]
     timeout: Option<usize>,
 
-    /// GiB a case may take; nine tenths of what is free unless said otherwise
+    /// Memory limit of a case in GiB [default: 90% of the free memory]
     #[arg(long, value_name = "GIB")]
     memory_limit: Option<f64>,
 
-    /// Measure with a zoo-bench that was built elsewhere, for machines without Rust
+    /// Use a prebuilt zoo-bench, for machines without Rust
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
@@ -105,9 +106,9 @@ impl Bench {
     pub(crate) fn run(&self) -> Result<()> {
         match &self.action {
             Some(Action::Compare(compare)) => compare.run(),
-            Some(Action::Report(again)) => again.run(),
+            Some(Action::Report(report)) => report.run(),
             None if self.measure.list => {
-                print!("{}", list::everything());
+                print(&list::everything());
                 Ok(())
             }
             None => self.measure.run(),
@@ -117,7 +118,7 @@ impl Bench {
 
 impl Measure {
     fn run(&self) -> Result<()> {
-        // Everything a person can get wrong, before anything slow.
+        // Validate all arguments before anything slow.
         let selection = Selection {
             extent: self.extent(),
             ..self.selection.clone()
@@ -125,7 +126,7 @@ impl Measure {
         let Plan { cases, mut skipped } = selection.plan()?;
         let baseline = self.show.baseline()?;
         if let Some(limit) = self.memory_limit {
-            ensure!(limit > 0.0, "--memory-limit is {limit}: it must be above 0");
+            ensure!(limit > 0.0, "--memory-limit must be above 0, got {limit}");
         }
         let started = SystemTime::now();
         let folder = self.folder(started)?;
@@ -136,20 +137,20 @@ impl Measure {
             eprintln!("{line}");
         }
 
-        let programs = sides::programs(&self.backends, self.program.as_deref())?;
+        let programs = programs::programs(&self.backends, self.program.as_deref())?;
         let pytorch = match self.vs {
-            Some(_) => Some(sides::pytorch(self.backends.words())?),
+            Some(_) => Some(programs::pytorch(self.backends.ids())?),
             None => None,
         };
-        let sides = programs.len();
+        let num_programs = programs.len();
         let rounds = match (self.rounds, &self.vs) {
             (Some(rounds), _) => rounds,
             (None, Some(_)) => 3,
-            // One of each of many is what a quick run has time for.
-            (None, None) if self.extent() == Extent::Quick && cases.len() * sides > 40 => 1,
+            // A quick run has time for one round of many cases.
+            (None, None) if self.extent() == Extent::Quick && cases.len() * num_programs > 40 => 1,
             (None, None) => 2,
         };
-        let sampling = self.extent().sampling(cases.len() * sides * rounds);
+        let sampling = self.extent().sampling(cases.len() * num_programs * rounds);
         let timeout = self
             .timeout
             .map(|seconds| Duration::from_secs(seconds as u64));
@@ -177,15 +178,15 @@ impl Measure {
             writer.write(&line).with_context(failed)?;
         }
 
-        // The first Ctrl-C ends the case, not the program: what is done is shown.
+        // The first Ctrl-C ends the current case; the results so far are printed.
         let stop = Arc::new(AtomicBool::new(false));
-        let noticed = Arc::clone(&stop);
+        let interrupted = Arc::clone(&stop);
         ctrlc::set_handler(move || {
-            if noticed.swap(true, Ordering::Relaxed) {
+            if interrupted.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
         })
-        .context("cannot watch for Ctrl-C")?;
+        .context("cannot install the Ctrl-C handler")?;
         let bar = bar();
         let cases = comparison
             .run(&mut writer, &mut |event| show(&bar, event), &stop)
@@ -200,7 +201,7 @@ impl Measure {
         eprintln!("results: {}", file.display());
         self.show.results(&folder, &results, baseline.as_deref())?;
         if stop.load(Ordering::Relaxed) {
-            eprintln!("stopped early: what was done is kept");
+            eprintln!("interrupted: the results so far are saved");
             std::process::exit(130);
         }
         verdict(&pool(&results.cases))
@@ -219,20 +220,19 @@ impl Measure {
         self.threads.unwrap_or_else(cores)
     }
 
-    /// The folder for this run, created; never one that holds results already.
+    /// Creates the output folder; it must not contain results.
     fn folder(&self, started: SystemTime) -> Result<PathBuf> {
         let folder = match &self.out {
             Some(folder) => folder.clone(),
             None => {
                 let stamp = humantime::format_rfc3339_seconds(started).to_string();
                 let stamp = stamp.replace(':', "-").replace('Z', "");
-                places::workspace().join("bench-results").join(stamp)
+                paths::workspace().join("bench-results").join(stamp)
             }
         };
         ensure!(
             !folder.join(FILE).exists(),
-            "{} holds results already, and they are never overwritten\n  do: choose another --out, \
-             or move them",
+            "{} already contains results\n  help: choose another --out, or move them",
             folder.display()
         );
         std::fs::create_dir_all(&folder)
@@ -241,31 +241,31 @@ impl Measure {
     }
 
     fn run_info(&self, started: SystemTime) -> RunInfo {
-        let own = ["cargo".to_owned(), "xtask".to_owned()];
+        let program = ["cargo".to_owned(), "xtask".to_owned()];
         // Paths need not be UTF-8.
-        let given = std::env::args_os().skip(1);
-        let given = given.map(|word| word.to_string_lossy().into_owned());
+        let arguments = std::env::args_os().skip(1);
+        let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
         RunInfo {
             started: humantime::format_rfc3339_seconds(started).to_string(),
-            command: own.into_iter().chain(given).collect(),
+            command: program.into_iter().chain(arguments).collect(),
             commit: commit(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             burn: burn_version().unwrap_or_default(),
-            machine: Machine::here(),
+            machine: Machine::detect(),
             threads: self.threads(),
         }
     }
 }
 
-/// A bar, drawn on stderr, and not at all where that is no terminal.
+/// A progress bar on stderr, hidden unless that is a terminal.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::no_length();
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta} left  {msg}");
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} ETA {eta}  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
 
-/// Shows what happens on the bar, or as a line in its place.
+/// Shows an event on the bar, or as a line if the bar is hidden.
 fn show(bar: &ProgressBar, event: Event<'_>) {
     match event {
         Event::Run(total) => bar.set_length(total as u64),
@@ -274,8 +274,8 @@ fn show(bar: &ProgressBar, event: Event<'_>) {
             bar.inc(1);
             let outcome = line.report.outcome.summary();
             if bar.is_hidden() {
-                let (at, of) = (bar.position(), bar.length().unwrap_or_default());
-                eprintln!("[{at}/{of}] {}: {outcome}", line.id);
+                let (position, total) = (bar.position(), bar.length().unwrap_or_default());
+                eprintln!("[{position}/{total}] {}: {outcome}", line.id);
             } else if line.report.outcome.measured().is_none() {
                 bar.println(format!("{}: {outcome}", line.id));
             }
@@ -283,7 +283,7 @@ fn show(bar: &ProgressBar, event: Event<'_>) {
     }
 }
 
-/// Too little memory or time is an answer. A wrong result or a crash is a defect.
+/// Fails on wrong results and crashes; running out of memory or time is a valid result.
 fn verdict(cases: &[CaseLine]) -> Result<()> {
     let defects = cases.iter().filter(|case| {
         matches!(
@@ -293,21 +293,24 @@ fn verdict(cases: &[CaseLine]) -> Result<()> {
     });
     match defects.count() {
         0 => Ok(()),
-        1 => bail!("one case is wrong or failed; the lines above say how"),
-        count => bail!("{count} cases are wrong or failed; the lines above say how"),
+        count => bail!(
+            "{count} of {} cases have wrong results or failed",
+            cases.len()
+        ),
     }
 }
 
-/// The commit that is checked out, if this is a git checkout.
+/// The checked-out commit, if this is a git repository.
 fn commit() -> Option<String> {
-    let commit = said("git", &["rev-parse", "--short=12", "HEAD"])?;
-    let changed = said("git", &["status", "--porcelain"]).is_some_and(|files| !files.is_empty());
+    let commit = stdout_of("git", &["rev-parse", "--short=12", "HEAD"])?;
+    let changed =
+        stdout_of("git", &["status", "--porcelain"]).is_some_and(|files| !files.is_empty());
     Some(if changed { commit + "+changes" } else { commit })
 }
 
-/// The version of Burn that the lock file holds.
+/// The version of Burn in the lock file.
 fn burn_version() -> Option<String> {
-    let lock = std::fs::read_to_string(places::workspace().join("Cargo.lock")).ok()?;
+    let lock = std::fs::read_to_string(paths::workspace().join("Cargo.lock")).ok()?;
     let burn = lock.split_once("name = \"burn\"\nversion = \"")?.1;
     Some(burn.split_once('"')?.0.to_owned())
 }

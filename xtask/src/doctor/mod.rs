@@ -1,8 +1,7 @@
-//! `cargo xtask doctor`: what this machine has, what is missing, and how to get it.
+//! `cargo xtask doctor`: what each backend needs, and what is missing on this machine.
 //!
-//! Whether a backend can be compiled is looked up; whether it starts is asked of
-//! a program that links it. Every build of the tests leaves such a program
-//! behind, and `--build` makes one.
+//! Whether a backend starts is tested by a program that links it, the probe. Every build of the
+//! tests keeps one, and `--build` builds one.
 
 mod probe;
 mod report;
@@ -11,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::backends::Backends;
-use crate::{build, packages};
+use crate::{build, packages, print};
 
 pub(crate) use probe::keep_probe;
 
@@ -21,7 +20,7 @@ pub(crate) struct Doctor {
     #[arg(long)]
     json: bool,
 
-    /// First build the program that tries the backends of --backend out
+    /// Build a probe first, to check that the backends of --backend can be opened
     #[arg(long)]
     build: bool,
 
@@ -36,9 +35,9 @@ impl Doctor {
         }
         let report = report::examine();
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
         } else {
-            report.print();
+            print(&report.to_text());
         }
         Ok(())
     }

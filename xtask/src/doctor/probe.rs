@@ -1,4 +1,4 @@
-//! The program that opens a device and tells what it is: kept, found, asked.
+//! The probe: a program that opens a device and describes it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use zoo_spec::{Backend, BackendWord};
+use zoo_spec::{Backend, BackendId};
 
 use crate::backends::Environment;
 use crate::build::Built;
-use crate::{places, program};
+use crate::{paths, program};
 
-/// The program, and the package it is in.
+/// Name of the program and of its package.
 pub(super) const PROBE: &str = "zoo-backend";
 
-/// What the probe prints, and the report shows.
+/// The output of the probe.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Probed {
+pub(super) struct ProbeResult {
     pub(super) device: Option<String>,
     #[serde(default)]
     pub(super) dtypes: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) struct Probed {
     pub(super) error: Option<String>,
 }
 
-/// Keeps the probe among `built` under the features it was built with.
+/// Copies the probe among `built` to a file named after its features.
 pub(crate) fn keep_probe(built: &[Built], features: &[&str]) -> Result<()> {
     let Some(probe) = built
         .iter()
@@ -39,11 +39,10 @@ pub(crate) fn keep_probe(built: &[Built], features: &[&str]) -> Result<()> {
 }
 
 fn probes() -> PathBuf {
-    places::target().join("zoo-probes")
+    paths::target().join("zoo-probes")
 }
 
-/// The probe that has `backend` compiled in and the least besides, which could
-/// keep it from starting.
+/// The probe with `backend` and the fewest other features, which could prevent it from starting.
 pub(super) fn probe_for(backend: Backend) -> Option<PathBuf> {
     let probes = fs::read_dir(probes()).ok()?.flatten();
     let named = probes.map(|entry| {
@@ -53,33 +52,33 @@ pub(super) fn probe_for(backend: Backend) -> Option<PathBuf> {
     });
     let compiled_in = named.filter(|(features, _)| {
         let has = |feature: &str| features.iter().any(|part| part == feature);
-        // With `vulkan` compiled in, `wgpu` is another backend than alone.
+        // With the feature `vulkan`, `wgpu` is a different backend.
         has(backend.feature()) && (backend != Backend::Wgpu || !has("vulkan"))
     });
-    let least = compiled_in.min_by_key(|(features, _)| features.len());
-    least.map(|(_, path)| path)
+    let smallest = compiled_in.min_by_key(|(features, _)| features.len());
+    smallest.map(|(_, path)| path)
 }
 
-/// Asks the probe about a backend. An error is what stands in its way.
-pub(super) fn ask(probe: &Path, backend: Backend, environment: &Environment) -> Probed {
+/// Runs the probe for a backend.
+pub(super) fn run(probe: &Path, backend: Backend, environment: &Environment) -> ProbeResult {
     let output = Command::new(probe)
-        .arg(BackendWord::from(backend).to_string())
+        .arg(BackendId::from(backend).to_string())
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .output();
-    let failed = |error: String| Probed {
+    let failed = |error: String| ProbeResult {
         error: Some(error),
-        ..Probed::default()
+        ..ProbeResult::default()
     };
     let output = match output {
         Ok(output) => output,
-        Err(error) => return failed(format!("{} does not run: {error}", probe.display())),
+        Err(error) => return failed(format!("cannot start {}: {error}", probe.display())),
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let last_line = said.lines().last().unwrap_or_default();
-    // A probe that falls over before it speaks: the loader's words are all there is.
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let last_line = stdout.lines().last().unwrap_or_default();
+    // A probe that crashes before it prints leaves only the loader's message.
     serde_json::from_str(last_line).unwrap_or_else(|_| {
-        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        failed(format!("the probe ended with {}: {words}", output.status))
+        let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        failed(format!("the probe failed with {}: {stderr}", output.status))
     })
 }

@@ -1,4 +1,4 @@
-//! What there is to know about this machine, and how it is shown.
+//! The report of `cargo xtask doctor`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use serde::Serialize;
 use zoo_bench_core::machine::Machine;
 use zoo_spec::Backend;
 
-use super::probe::{self, Probed};
+use super::probe::{self, ProbeResult};
 use crate::backends::Environment;
 use crate::build::first_line;
 use crate::libtorch::{self, LibTorch};
-use crate::places;
+use crate::paths;
 use crate::vulkan::{self, Search};
 
 #[derive(Serialize)]
@@ -34,19 +34,19 @@ struct LibTorchReport {
     version: Option<String>,
     source: Option<&'static str>,
     built_with_cuda: Option<bool>,
-    /// What the loaded library says; null until a program that links it was built.
+    /// As reported by the library; null until a probe with LibTorch is built.
     sees_cuda: Option<bool>,
     remedy: Option<String>,
 }
 
 #[derive(Serialize)]
 struct BackendReport {
-    word: &'static str,
+    name: &'static str,
     compiles: Verdict,
     starts: Verdict,
     #[serde(flatten)]
-    probed: Probed,
-    /// What to do, where something is missing.
+    probe: ProbeResult,
+    /// What to do if something is missing.
     remedy: Option<String>,
 }
 
@@ -55,22 +55,22 @@ struct BackendReport {
 enum Verdict {
     Yes,
     No,
-    /// Nothing was built that could tell.
-    NotTried,
+    /// There is no probe for it.
+    NotTested,
 }
 
 impl Verdict {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Yes => "yes",
             Self::No => "no",
-            Self::NotTried => "not tried",
+            Self::NotTested => "not tested",
         }
     }
 }
 
-const NO_LIBTORCH: &str = "none found; cargo xtask test --backend tch-cpu installs torch==2.9.1 \
-                           into the cache folder with pip, or set LIBTORCH to one of version 2.9";
+const NO_LIBTORCH: &str = "not found; cargo xtask test --backend tch-cpu installs torch==2.9.1 \
+                           into the cache folder with pip, or set LIBTORCH to a version 2.9";
 
 pub(super) fn examine() -> Report {
     let cxx_compiler = libtorch::cxx_compiler();
@@ -78,7 +78,7 @@ pub(super) fn examine() -> Report {
     let libtorch = libtorch::find();
     let found = libtorch.as_ref().ok().and_then(Option::as_ref);
     let environment = found.map(LibTorch::environment).unwrap_or_default();
-    let lacks_libtorch = match (&libtorch, found) {
+    let missing_libtorch = match (&libtorch, found) {
         (Err(error), _) => Some(error.to_string()),
         (_, None) => Some(NO_LIBTORCH.to_owned()),
         _ => None,
@@ -86,46 +86,45 @@ pub(super) fn examine() -> Report {
 
     let mut backends: Vec<BackendReport> = Backend::ALL
         .into_iter()
-        // `tch` is one of the two after it.
+        // `tch` is an alias of `tch-cpu` or `tch-cuda`.
         .filter(|&backend| backend != Backend::Tch)
         .map(|backend| backend_report(backend, &environment))
         .collect();
     for report in &mut backends {
-        let lacks = match (report.word, &vulkan.remedy) {
+        let missing = match (report.name, &vulkan.remedy) {
             ("wgpu" | "vulkan", Some(remedy)) if report.starts != Verdict::Yes => {
                 report.starts = Verdict::No;
-                let remedy = match report.word {
+                let remedy = match report.name {
                     "wgpu" => remedy,
-                    _ => "a real GPU and its driver",
+                    _ => "install a GPU and its driver",
                 };
                 Some(format!("{}: {remedy}", vulkan.missing()))
             }
             ("tch-cpu" | "tch-cuda", _) => {
-                let no_compiler =
-                    || "no C++ compiler for its bindings: apt-get install g++".to_owned();
+                let no_compiler = || "no C++ compiler: apt-get install g++".to_owned();
                 let compiler = cxx_compiler.is_none().then(no_compiler);
-                let lacks = lacks_libtorch.clone().or(compiler);
-                lacks.inspect(|_| report.compiles = Verdict::No)
+                let missing = missing_libtorch.clone().or(compiler);
+                missing.inspect(|_| report.compiles = Verdict::No)
             }
-            ("cuda", _) if report.starts == Verdict::NotTried => {
-                report.compiles = Verdict::NotTried;
-                let why = "passed through to burn-cuda, which downloads LLVM when it is built";
+            ("cuda", _) if report.starts == Verdict::NotTested => {
+                report.compiles = Verdict::NotTested;
+                let why = "not built by default: burn-cuda downloads LLVM at build time";
                 Some(why.to_owned())
             }
             _ => None,
         };
-        report.remedy = lacks.or(report.remedy.take());
+        report.remedy = missing.or(report.remedy.take());
     }
-    let on_cuda = backends.iter().find(|report| report.word == "tch-cuda");
+    let on_cuda = backends.iter().find(|report| report.name == "tch-cuda");
     let on_cuda = on_cuda.map(|report| report.starts);
-    let sees_cuda = on_cuda.filter(|starts| *starts != Verdict::NotTried);
-    let machine = Machine::here();
+    let sees_cuda = on_cuda.filter(|starts| *starts != Verdict::NotTested);
+    let machine = Machine::detect();
 
     Report {
-        toolchain: first_line("rustc", &["--version"]).unwrap_or_else(|| "no rustc".to_owned()),
+        toolchain: first_line("rustc", &["--version"]).unwrap_or_else(|| "none".to_owned()),
         cores: machine.cores,
         memory_bytes: machine.memory_bytes,
-        target_directory: places::target(),
+        target_directory: paths::target(),
         python: libtorch::python().and_then(|python| first_line(python, &["--version"])),
         cxx_compiler,
         vulkan,
@@ -135,7 +134,7 @@ pub(super) fn examine() -> Report {
             source: found.map(|found| found.source),
             built_with_cuda: found.map(LibTorch::has_cuda_library),
             sees_cuda: sees_cuda.map(|starts| starts == Verdict::Yes),
-            remedy: lacks_libtorch,
+            remedy: missing_libtorch,
         },
         backends,
     }
@@ -143,24 +142,24 @@ pub(super) fn examine() -> Report {
 
 fn backend_report(backend: Backend, environment: &Environment) -> BackendReport {
     let probe = probe::probe_for(backend);
-    let probed = probe.map(|probe| probe::ask(&probe, backend, environment));
-    let starts = match &probed {
-        None => Verdict::NotTried,
-        Some(probed) if probed.error.is_none() => Verdict::Yes,
+    let result = probe.map(|probe| probe::run(&probe, backend, environment));
+    let starts = match &result {
+        None => Verdict::NotTested,
+        Some(result) if result.error.is_none() => Verdict::Yes,
         Some(_) => Verdict::No,
     };
-    let probed = probed.unwrap_or_default();
+    let probe = result.unwrap_or_default();
     BackendReport {
-        word: backend.word(),
+        name: backend.name(),
         compiles: Verdict::Yes,
         starts,
-        remedy: probed.error.clone(),
-        probed,
+        remedy: probe.error.clone(),
+        probe,
     }
 }
 
 impl Report {
-    pub(super) fn print(&self) {
+    pub(super) fn to_text(&self) -> String {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
         let mut machine = table();
         machine.add_rows([
@@ -176,52 +175,50 @@ impl Report {
             ["Vulkan", &self.vulkan.describe()],
             ["LibTorch", &self.libtorch.describe()],
         ]);
-        println!("{machine}\n");
-
         let mut backends = table();
         backends.set_header([
             "backend", "compiles", "starts", "device", "dtypes", "memory",
         ]);
         for report in &self.backends {
-            let probed = &report.probed;
-            let dtypes = match probed.dtypes.as_slice() {
+            let probe = &report.probe;
+            let dtypes = match probe.dtypes.as_slice() {
                 [] => "-".to_owned(),
                 dtypes => dtypes.join(" "),
             };
             backends.add_row([
-                report.word,
-                report.compiles.word(),
-                report.starts.word(),
-                probed.device.as_deref().unwrap_or("-"),
+                report.name,
+                report.compiles.name(),
+                report.starts.name(),
+                probe.device.as_deref().unwrap_or("-"),
                 &dtypes,
-                &size(probed.memory_bytes),
+                &size(probe.memory_bytes),
             ]);
         }
-        println!("{backends}");
-
-        let to_do = self.to_do();
-        if !to_do.is_empty() {
-            print!("\nwhat is missing, and what to do\n{to_do}");
+        let mut text = format!("{machine}\n\n{backends}\n");
+        let remedies = self.remedies();
+        if !remedies.is_empty() {
+            let _ = write!(text, "\nmissing\n{remedies}");
         }
+        text
     }
 
-    fn to_do(&self) -> String {
+    fn remedies(&self) -> String {
         let mut text = String::new();
-        let mut not_tried = Vec::new();
-        let mut add = |word: &str, remedy: &str| {
+        let mut not_tested = Vec::new();
+        let mut add = |name: &str, remedy: &str| {
             let remedy = remedy.replace('\n', "\n           ");
-            let _ = writeln!(text, "  {word:<10} {remedy}");
+            let _ = writeln!(text, "  {name:<10} {remedy}");
         };
         for report in &self.backends {
             match &report.remedy {
-                Some(remedy) => add(report.word, remedy),
-                None if report.starts == Verdict::NotTried => not_tried.push(report.word),
+                Some(remedy) => add(report.name, remedy),
+                None if report.starts == Verdict::NotTested => not_tested.push(report.name),
                 None => {}
             }
         }
-        if !not_tried.is_empty() {
-            let build = "cargo xtask doctor --build --backend WORD tries one of";
-            add("not tried", &format!("{build}: {}", not_tried.join(",")));
+        if !not_tested.is_empty() {
+            let build = "cargo xtask doctor --build --backend NAME tests one of";
+            add("not tested", &format!("{build}: {}", not_tested.join(",")));
         }
         text
     }
@@ -231,7 +228,7 @@ impl Search {
     fn describe(&self) -> String {
         match (&self.remedy, self.drivers.as_slice()) {
             (Some(remedy), _) => format!("none: {remedy}"),
-            (None, []) => "the system's own graphics API".to_owned(),
+            (None, []) => "the system's graphics API".to_owned(),
             (None, drivers) => drivers
                 .iter()
                 .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
@@ -246,11 +243,11 @@ impl LibTorchReport {
         let Some(folder) = &self.folder else {
             return self.remedy.clone().unwrap_or_default();
         };
-        let version = self.version.as_deref().unwrap_or("of unknown version");
+        let version = self.version.as_deref().unwrap_or("unknown version");
         let cuda = match (self.sees_cuda, self.built_with_cuda) {
-            (Some(true), _) => "sees CUDA",
-            (Some(false), Some(true)) => "built with CUDA, sees no device",
-            (None, Some(true)) => "built with CUDA, not tried",
+            (Some(true), _) => "CUDA available",
+            (Some(false), Some(true)) => "built with CUDA, no device found",
+            (None, Some(true)) => "built with CUDA, not tested",
             _ => "built without CUDA",
         };
         let source = self.source.unwrap_or_default();
@@ -259,7 +256,7 @@ impl LibTorchReport {
 }
 
 fn table() -> Table {
-    // Wide enough for a device's name; narrower terminals say so in COLUMNS.
+    // The default is wide enough for device names.
     let width = std::env::var("COLUMNS")
         .ok()
         .and_then(|columns| columns.parse().ok())

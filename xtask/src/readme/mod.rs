@@ -1,44 +1,41 @@
-//! `cargo xtask readme`: writes the parts of the README that follow from the code, and draws
-//! its picture.
+//! `cargo xtask readme`: generates the mechanism table and the plot of the README.
 
-mod picture;
+mod plot;
 
 use std::fmt::Write;
 
 use anyhow::{Context, Result, ensure};
 use zoo_spec::Mechanism;
 
-use crate::places::workspace;
+use crate::paths::workspace;
+use crate::print;
 
-/// What stands around the table.
+/// Delimiters of the table.
 const BEGIN: &str = "<!-- mechanisms: written by `cargo xtask readme` -->\n";
 const END: &str = "<!-- end of mechanisms -->\n";
 
-/// Writes both.
 pub(crate) fn run() -> Result<()> {
     write("README.md", &with_table(&read("README.md")?)?)?;
-    let picture = picture::drawn(&read(picture::TABLE_PATH)?)?;
-    write(picture::PICTURE_PATH, &picture)
+    let plot = plot::render(&read(plot::TABLE_PATH)?)?;
+    write(plot::PLOT_PATH, &plot)
 }
 
 fn read(path: &str) -> Result<String> {
-    std::fs::read_to_string(workspace().join(path))
-        .with_context(|| format!("{path} cannot be read"))
+    std::fs::read_to_string(workspace().join(path)).with_context(|| format!("cannot read {path}"))
 }
 
-/// Writes a file of the workspace if that changes it, and says whether it did.
+/// Writes a file of the workspace if its content changes, and prints whether it did.
 pub(crate) fn write(path: &str, text: &str) -> Result<()> {
-    if read(path).is_ok_and(|there| there == text) {
-        println!("{path} is up to date");
+    if read(path).is_ok_and(|current| current == text) {
+        print(&format!("{path} is up to date\n"));
         return Ok(());
     }
-    std::fs::write(workspace().join(path), text)
-        .with_context(|| format!("{path} cannot be written"))?;
-    println!("{path} was written anew");
+    std::fs::write(workspace().join(path), text).with_context(|| format!("cannot write {path}"))?;
+    print(&format!("{path} was updated\n"));
     Ok(())
 }
 
-/// The README with the table as the code has it.
+/// The README with an updated table.
 fn with_table(text: &str) -> Result<String> {
     let (before, rest) = text.split_once(BEGIN).unwrap_or_default();
     let (_, after) = rest.split_once(END).unwrap_or_default();
@@ -57,13 +54,13 @@ fn table() -> String {
         .to_owned();
     for mechanism in Mechanism::ALL {
         let about = mechanism.about();
-        let (paper, address) = about.paper;
-        let names: String = (mechanism.aliases().iter())
-            .map(|name| format!(", `{name}`"))
+        let (paper, url) = about.paper;
+        let aliases: String = (mechanism.aliases().iter())
+            .map(|alias| format!(", `{alias}`"))
             .collect();
         let _ = writeln!(
             table,
-            "| `{mechanism}`{names} | {} | {} | {} | {} | [{paper}]({address}) |",
+            "| `{mechanism}`{aliases} | {} | {} | {} | {} | [{paper}]({url}) |",
             mechanism.summary(),
             about.time,
             about.memory,
@@ -78,16 +75,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_has_the_table_that_the_code_has() {
-        let text = read("README.md").expect("it is there");
+    fn readme_is_up_to_date() {
+        let text = read("README.md").expect("a file");
         assert!(
-            with_table(&text).expect("it has the place for it") == text,
-            "README.md is behind the code: run `cargo xtask readme`"
+            with_table(&text).expect("delimiters") == text,
+            "README.md is out of date: run `cargo xtask readme`"
         );
     }
 
     #[test]
-    fn a_readme_without_a_place_is_told_what_to_have() {
+    fn missing_delimiters() {
         let error = with_table("# Nothing here").unwrap_err().to_string();
         assert!(
             error.contains("must have a line `<!-- mechanisms"),

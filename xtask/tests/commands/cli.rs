@@ -1,11 +1,12 @@
-//! What a person sees who mistypes, asks for help, or has nothing installed.
+//! Help, typos and missing requirements.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::train::REVERSE;
-use crate::{Folder, Said};
+use crate::{Folder, Output};
 
-/// One line of the table.
+/// Runs one line of cli.txt.
 fn check(line: &str, folder: &Folder, empty: &str) {
     let mut parts = line.split(" => ");
     let command = parts.next().unwrap_or_default();
@@ -19,22 +20,23 @@ fn check(line: &str, folder: &Folder, empty: &str) {
     let arguments: Vec<&str> = words.skip_while(is_variable).collect();
     let arguments = arguments.join(" ");
 
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut command = folder.xtask(&arguments);
-    let said = Said::of(command.envs(variables.filter_map(|word| word.split_once('='))));
-    // A wrong flag is refused at once.
-    assert!(code != 2 || begun.elapsed() < Duration::from_secs(2));
+    let output =
+        Output::from_command(command.envs(variables.filter_map(|word| word.split_once('='))));
+    // Invalid flags are rejected immediately.
+    assert!(code != 2 || start.elapsed() < Duration::from_secs(2));
     for part in parts {
-        said.is(code, part);
+        output.assert(code, part);
     }
-    // Lines of help are not broken for the terminal, so they must be short.
-    let longest = said.stdout.lines().map(|line| line.chars().count()).max();
+    // Help is not wrapped, so its lines must be short.
+    let longest = output.stdout.lines().map(|line| line.chars().count()).max();
     let is_help = arguments.ends_with("--help");
-    assert!(!is_help || longest <= Some(110), "{}", said.stdout);
+    assert!(!is_help || longest <= Some(110), "{}", output.stdout);
 }
 
 #[test]
-fn every_command_says_what_the_table_has() {
+fn every_line_of_the_table() {
     let folder = Folder::new();
     folder.file("good.toml", REVERSE);
     folder.file("bad.toml", &REVERSE.replace("reverse", "revrse"));
@@ -42,10 +44,10 @@ fn every_command_says_what_the_table_has() {
     folder.file("files.toml", files);
     let empty = Folder::new();
     let is_case = |line: &&str| !line.is_empty() && !line.starts_with('#');
-    let lines: Vec<&str> = include_str!("said.txt").lines().filter(is_case).collect();
+    let lines: Vec<&str> = include_str!("cli.txt").lines().filter(is_case).collect();
     assert!(lines.len() > 60);
     for line in lines {
-        check(line, &folder, &empty.at(""));
+        check(line, &folder, &empty.file_path(""));
     }
     #[cfg(target_os = "linux")]
     for line in [
@@ -54,19 +56,20 @@ fn every_command_says_what_the_table_has() {
         "0 PATH=$EMPTY VK_DRIVER_FILES=/nowhere.json doctor => no Vulkan driver => apt-get install \
          mesa-vulkan-drivers",
     ] {
-        check(line, &folder, &empty.at(""));
+        check(line, &folder, &empty.file_path(""));
     }
-    // Nothing was written where the hub's data would have been.
-    let left = std::fs::read_dir(folder.at("data")).into_iter().flatten();
-    assert_eq!(left.count(), 0);
+    // Failed downloads write nothing.
+    let files = std::fs::read_dir(folder.file_path("data"))
+        .into_iter()
+        .flatten();
+    assert_eq!(files.count(), 0);
 }
 
-/// A pip that is killed half-way leaves nothing that is used later.
 #[cfg(unix)]
 #[test]
-fn a_broken_install_is_not_used_later() {
+fn an_interrupted_installation_is_not_used() {
     let folder = Folder::new();
-    // Says it is new enough, finds no torch, and dies while installing one.
+    // A Python that is new enough, has no torch, and fails to install it.
     let script = "case \"$*\" in\n\
                   *'pip install'*) mkdir -p \"$PARTIAL/torch/lib\"; exit 1;;\n\
                   esac\n";
@@ -77,21 +80,36 @@ fn a_broken_install_is_not_used_later() {
         let mut command = folder.xtask("test --backend tch-cpu");
         let path = format!("{}:/usr/bin:/bin", folder.path().display());
         command.env("PATH", path).env("PARTIAL", &partial);
-        Said::of(&mut command).is(1, "pip install torch==2.9.1 failed");
+        Output::from_command(&mut command).assert(1, "pip install torch==2.9.1 failed");
         assert!(partial.exists() && !libtorch.join("2.9.1").exists());
     }
 }
 
 #[test]
-fn the_doctor_speaks_json() {
-    let said = Folder::new().says("doctor --json");
-    let report: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+fn doctor_prints_json() {
+    let output = Folder::new().run("doctor --json");
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
     let backends = report["backends"].as_array().expect("a list of backends");
-    let words: Vec<_> = backends.iter().map(|backend| &backend["word"]).collect();
+    let names: Vec<_> = backends.iter().map(|backend| &backend["name"]).collect();
     let expected = "flex ndarray wgpu vulkan tch-cpu tch-cuda cuda";
-    assert_eq!(words, expected.split(' ').collect::<Vec<_>>());
+    assert_eq!(names, expected.split(' ').collect::<Vec<_>>());
     for key in "compiles starts device dtypes memory_bytes remedy".split(' ') {
-        assert!(backends[0].get(key).is_some(), "{key} in {}", said.stdout);
+        assert!(backends[0].get(key).is_some(), "{key} in {}", output.stdout);
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_ignored() {
+    let folder = Folder::new();
+    folder.file("good.toml", REVERSE);
+    for arguments in ["bench --list", "doctor", "train good.toml --print-config"] {
+        let mut command = folder.xtask(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("output");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments}: {stderr}");
     }
 }
 
@@ -101,23 +119,23 @@ fn arguments_need_not_be_utf_8() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
-    let wrong = OsStr::from_bytes(b"caf\xe9");
+    let argument = OsStr::from_bytes(b"caf\xe9");
     let folder = Folder::new();
-    for (words, expected) in [
+    for (arguments, expected) in [
         ("train", "caf\u{fffd}"),
         ("train a.toml --set", "invalid UTF-8"),
         ("bench --backend", "invalid"),
         ("bench report", "caf\u{fffd}"),
-        // Measures nothing, and says so.
         (
             "bench --quick --mechanism flash --program /bin/false --out",
             "results: ",
         ),
         ("", "unrecognized subcommand"),
     ] {
-        let Said { code, stderr, .. } = Said::of(folder.xtask(words).arg(wrong));
-        assert_ne!(code, Some(0), "{words}");
-        assert!(!stderr.contains("panicked"), "{words}: {stderr}");
-        assert!(stderr.contains(expected), "{words}: {stderr}");
+        let Output { code, stderr, .. } =
+            Output::from_command(folder.xtask(arguments).arg(argument));
+        assert_ne!(code, Some(0), "{arguments}");
+        assert!(!stderr.contains("panicked"), "{arguments}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments}: {stderr}");
     }
 }

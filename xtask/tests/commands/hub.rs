@@ -1,5 +1,5 @@
-//! `cargo xtask hub`: its Python tests, and that training reads what it writes. A module stands
-//! in for the package `datasets`.
+//! `cargo xtask hub`: its Python tests, and reading its output for training. A fake module replaces
+//! the package `datasets`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,20 +7,20 @@ use std::process::Command;
 use zoo_config::{Config, Data, Files};
 use zoo_data::{LabelledText, ParallelText};
 
-use crate::{Folder, Said};
+use crate::{Folder, Output};
 
-/// Where the script and its stand-in are.
+/// The folder of hub.py and the fake module.
 pub(crate) fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hub")
 }
 
 impl Folder {
-    /// The config that the printed section makes with a model. Its files are in this folder.
-    fn config(&self, arguments: &str, model: &str) -> Data {
-        let to = self.at("data");
-        let said = self.says(&format!("hub reviews --to {to} {arguments}"));
-        said.is(0, "[data]");
-        let text = format!("{}\n[model]\nkind = \"{model}\"\n", said.stdout);
+    /// Downloads into this folder, and parses the printed section with a model.
+    fn download(&self, arguments: &str, model: &str) -> Data {
+        let to = self.file_path("data");
+        let output = self.run(&format!("hub reviews --to {to} {arguments}"));
+        output.assert(0, "[data]");
+        let text = format!("{}\n[model]\nkind = \"{model}\"\n", output.stdout);
         let config = Config::parse("a.toml", &text, &[]);
         config
             .unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -29,23 +29,23 @@ impl Folder {
 }
 
 #[test]
-fn the_tests_in_python_pass() {
+fn python_tests_pass() {
     let mut command = Command::new("python3");
     command.arg(scripts().join("test_hub.py"));
-    Said::of(command.env("PYTHONDONTWRITEBYTECODE", "1")).is(0, "");
+    Output::from_command(command.env("PYTHONDONTWRITEBYTECODE", "1")).assert(0, "");
 }
 
 #[test]
-fn texts_and_classes_are_read_by_training() {
+fn labelled_text() {
     let folder = Folder::new();
     let flags = "--text text --label label --split test=test.hard";
-    let data = folder.config(flags, "classifier");
+    let data = folder.download(flags, "classifier");
     let Data::Labelled(data) = data else {
         panic!("{data:?}")
     };
     let read = |path: &Path| {
         let text = LabelledText::json_lines(path, &data.label_field, &data.text_field);
-        let read = text.with_allowed_bad(0.0).read().expect("it was written");
+        let read = text.with_allowed_bad(0.0).read().expect("written data");
         let examples = read.examples.into_iter();
         examples
             .map(|example| (example.label, example.text))
@@ -62,10 +62,10 @@ fn texts_and_classes_are_read_by_training() {
 }
 
 #[test]
-fn translations_are_read_by_training() {
+fn parallel_text() {
     let folder = Folder::new();
     let flags = "--source translation_zh --target translation_en --split valid=";
-    let data = folder.config(flags, "transformer");
+    let data = folder.download(flags, "transformer");
     let Data::Parallel(data) = data else {
         panic!("{data:?}")
     };
@@ -74,7 +74,7 @@ fn translations_are_read_by_training() {
         panic!("{:?}", data.train)
     };
     let text = ParallelText::tsv(train).with_allowed_bad(0.0);
-    let read = text.read().expect("it was written").examples;
+    let read = text.read().expect("written data").examples;
     let pairs: Vec<_> = (read.iter())
         .map(|pair| (pair.source.as_str(), pair.target.as_str()))
         .collect();
@@ -82,25 +82,25 @@ fn translations_are_read_by_training() {
 }
 
 #[test]
-fn running_text_is_read_by_training() {
+fn plain_text() {
     let folder = Folder::new();
-    let data = folder.config("--text text", "gpt");
+    let data = folder.download("--text text", "gpt");
     let Data::Plain(data) = data else {
         panic!("{data:?}")
     };
-    let text = zoo_data::plain_text(&data.train).expect("it was written");
+    let text = zoo_data::plain_text(&data.train).expect("written data");
     assert_eq!(text, "A good film.\nReally\tgood.\nNot \"good\".\n");
 }
 
 #[test]
-fn what_was_written_stays_unless_it_may_be_replaced() {
+fn existing_files_are_not_overwritten_by_default() {
     let folder = Folder::new();
     let command = "hub reviews --subset s --to data";
     let section = "[data]\nkind = \"labelled\"\ntrain = \"data/train.jsonl\"\n\
                    valid = \"data/valid.jsonl\"\n\
                    label_field = \"label\"\ntext_field = \"text\"\n";
-    assert_eq!(folder.says(command).stdout, section);
-    let there = "data/train.jsonl is there already";
-    folder.says(command).is(1, there);
-    folder.says(&format!("{command} --overwrite")).is(0, "");
+    assert_eq!(folder.run(command).stdout, section);
+    let exists = "data/train.jsonl already exists";
+    folder.run(command).assert(1, exists);
+    folder.run(&format!("{command} --overwrite")).assert(0, "");
 }

@@ -1,4 +1,4 @@
-//! The links of all pages lead somewhere: to a file that is there, and to a heading that it has.
+//! All relative links of Markdown pages point to existing files and headings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ fn workspace() -> PathBuf {
     package.parent().expect("in the workspace").to_owned()
 }
 
-/// Every page below a folder, but for what was built or measured.
+/// Collects every Markdown page below a folder, without generated folders.
 fn pages(folder: &Path, pages: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_ours = !name.starts_with('.')
+        let is_source = !name.starts_with('.')
             && !["bench-results", "data", "runs", "target"].contains(&name.as_ref());
-        if path.is_dir() && is_ours && !path.join("CACHEDIR.TAG").is_file() {
+        if path.is_dir() && is_source && !path.join("CACHEDIR.TAG").is_file() {
             self::pages(&path, pages);
         } else if path.extension().is_some_and(|extension| extension == "md") {
             pages.push(path);
@@ -30,22 +30,22 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     links.filter(|link| !link.contains("://") && !link.contains(char::is_whitespace))
 }
 
-/// What a heading is called in a link.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = heading.chars().filter_map(|letter| match letter {
+    let anchor = heading.chars().filter_map(|letter| match letter {
         ' ' => Some('-'),
         '-' | '_' => Some(letter),
         letter => letter.is_alphanumeric().then_some(letter),
     });
-    kept.collect()
+    anchor.collect()
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn links_are_valid() {
     let mut all = Vec::new();
     pages(&workspace(), &mut all);
-    let mut seen = 0;
+    let mut count = 0;
     for page in all {
         let text = fs::read_to_string(&page).expect("text");
         for link in links(&text) {
@@ -56,13 +56,13 @@ fn every_link_leads_somewhere() {
             };
             assert!(to.exists(), "{}: {link}", page.display());
             if !heading.is_empty() {
-                let there = fs::read_to_string(&to).expect("text");
-                let mut headings = there.lines().filter(|line| line.starts_with('#'));
-                let is_there = headings.any(|line| anchor(line) == heading);
-                assert!(is_there, "{}: {link}", page.display());
+                let target = fs::read_to_string(&to).expect("text");
+                let mut headings = target.lines().filter(|line| line.starts_with('#'));
+                let exists = headings.any(|line| anchor(line) == heading);
+                assert!(exists, "{}: {link}", page.display());
             }
-            seen += 1;
+            count += 1;
         }
     }
-    assert!(seen >= 50, "only {seen} links were found");
+    assert!(count >= 50, "only {count} links were found");
 }

@@ -1,4 +1,4 @@
-//! What a person sees who calls `cargo xtask`. Nothing is built here.
+//! Command-line tests of `cargo xtask`. Nothing is built.
 
 mod bench;
 mod cli;
@@ -11,19 +11,18 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A folder of its own, in which commands are run; removed at the end.
+/// A temporary working directory for commands.
 struct Folder(TempDir);
 
-/// What a command printed, and its exit code.
-struct Said {
+struct Output {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-impl Said {
-    fn of(command: &mut Command) -> Self {
-        let output = command.output().expect("it starts");
+impl Output {
+    fn from_command(command: &mut Command) -> Self {
+        let output = command.output().expect("a process");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             code: output.status.code(),
@@ -32,13 +31,16 @@ impl Said {
         }
     }
 
-    /// It ended with this exit code, and printed this.
+    /// Checks the exit code and that stdout or stderr contains `part`.
     #[track_caller]
-    fn is(&self, code: i32, part: &str) {
+    fn assert(&self, code: i32, part: &str) {
         let Self { stdout, stderr, .. } = self;
-        let is_said = stdout.contains(part) || stderr.contains(part);
-        let told = format!("{part:?} with {code}: {:?}\n{stdout}\n{stderr}", self.code);
-        assert!(self.code == Some(code) && is_said, "{told}");
+        let is_printed = stdout.contains(part) || stderr.contains(part);
+        assert!(
+            self.code == Some(code) && is_printed,
+            "expected {part:?} and exit code {code}, got {:?}\n{stdout}\n{stderr}",
+            self.code
+        );
     }
 }
 
@@ -51,29 +53,28 @@ impl Folder {
         self.0.path()
     }
 
-    /// Where a file of this folder is.
-    fn at(&self, name: &str) -> String {
+    fn file_path(&self, name: &str) -> String {
         let path = self.path().join(name);
         path.to_str().expect("a plain path").to_owned()
     }
 
     fn file(&self, name: &str, text: &str) -> String {
-        let path = self.at(name);
+        let path = self.file_path(name);
         std::fs::write(&path, text).expect("a temporary file");
         path
     }
 
-    /// A program.
+    /// Writes an executable shell script.
     #[cfg(unix)]
     fn script(&self, name: &str, lines: &str) -> String {
         use std::os::unix::fs::PermissionsExt;
         let path = self.file(name, &format!("#!/bin/sh\n{lines}\n"));
         let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, executable).expect("a file of our own");
+        std::fs::set_permissions(&path, executable).expect("a temporary file");
         path
     }
 
-    /// A command in this folder, on a machine that has no cargo and an empty cache.
+    /// A command in this folder, without cargo and with an empty cache.
     fn xtask(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         command
@@ -90,8 +91,7 @@ impl Folder {
         command
     }
 
-    /// What a command says in this folder.
-    fn says(&self, arguments: &str) -> Said {
-        Said::of(&mut self.xtask(arguments))
+    fn run(&self, arguments: &str) -> Output {
+        Output::from_command(&mut self.xtask(arguments))
     }
 }

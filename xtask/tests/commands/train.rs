@@ -1,14 +1,13 @@
-//! What a person sees who trains, or calls `zoo`: the config, and the program's own words and
-//! exit code. A script stands in for cargo.
+//! `cargo xtask train` and `cargo xtask zoo`. A script replaces cargo.
 
 use std::process::Command;
 
-use crate::{Folder, Said};
+use crate::{Folder, Output};
 
 pub(crate) const REVERSE: &str = "[data]\nkind = \"reverse\"\n\n[model]\nkind = \"transformer\"\n";
 
 impl Folder {
-    /// One that "builds" a program which tells what it was given and ends with 7.
+    /// A command with a fake cargo, which builds a program that prints its arguments and exits with 7.
     #[cfg(unix)]
     fn xtask_that_builds(&self, program: &str, arguments: &str) -> Command {
         let lines = "echo \"$(basename $0): $*\"\necho \"in $PWD\"\necho $$ > pid\ncat\nexit 7";
@@ -27,18 +26,18 @@ impl Folder {
 }
 
 #[test]
-fn the_whole_config_is_printed_and_reads_back() {
+fn printed_config_round_trips() {
     let folder = Folder::new();
     folder.file("a.toml", REVERSE);
     let print = |arguments: &str| {
-        let said = folder.says(&format!("train {arguments} --print-config"));
-        said.is(0, "");
-        said.stdout
+        let output = folder.run(&format!("train {arguments} --print-config"));
+        output.assert(0, "");
+        output.stdout
     };
     let printed = print("a.toml --set model.layers=3 --backend ndarray");
     for line in [
         "name = \"a\"",
-        "word = \"ndarray\"",
+        "name = \"ndarray\"",
         "layers = 3",
         "encoder_layers = 3",
         "metric = \"exact\"",
@@ -49,14 +48,14 @@ fn the_whole_config_is_printed_and_reads_back() {
     assert_eq!(print("b.toml"), printed);
 }
 
-/// A run is built for the backend that counts, and the program is told what we were told.
+/// zoo is built for the selected backend and receives all arguments.
 #[cfg(unix)]
 #[test]
-fn zoo_is_built_for_the_backend_and_speaks_for_itself() {
+fn zoo_is_built_and_started() {
     let folder = Folder::new();
-    let ndarray = format!("{REVERSE}\n[backend]\nword = \"ndarray\"\n");
+    let ndarray = format!("{REVERSE}\n[backend]\nname = \"ndarray\"\n");
     folder.file("a.toml", &ndarray);
-    for (arguments, feature, told) in [
+    for (arguments, feature, passed) in [
         (
             "train a.toml --plain --install",
             "ndarray",
@@ -68,40 +67,39 @@ fn zoo_is_built_for_the_backend_and_speaks_for_itself() {
             "train a.toml --backend cpu --overwrite",
         ),
         (
-            "train --set backend.word=flex --resume a.toml --accept-changed-data --step 3",
+            "train --set backend.name=flex --resume a.toml --accept-changed-data --step 3",
             "flex",
-            "train --set backend.word=flex --resume a.toml --accept-changed-data --step 3",
+            "train --set backend.name=flex --resume a.toml --accept-changed-data --step 3",
         ),
-        // The flag of its own counts more.
+        // --backend overrides --set.
         (
-            "train a.toml --backend ndarray --set backend.word=flex",
+            "train a.toml --backend ndarray --set backend.name=flex",
             "ndarray",
-            "train a.toml --backend ndarray --set backend.word=flex",
+            "train a.toml --backend ndarray --set backend.name=flex",
         ),
         ("zoo -- new gpt --help", "flex", "new gpt --help"),
         ("zoo --backend ndarray -- inspect a", "ndarray", "inspect a"),
     ] {
-        let said = Said::of(&mut folder.xtask_that_builds("zoo", arguments));
+        let output = Output::from_command(&mut folder.xtask_that_builds("zoo", arguments));
         let starts = "cargo: build --release --features zoo-conf";
-        assert!(said.stderr.starts_with(starts), "{}", said.stderr);
+        assert!(output.stderr.starts_with(starts), "{}", output.stderr);
         let features = format!("zoo-bench/{feature},zoo-examples/{feature},zoo-train/{feature} ");
         for part in [&features, "--package zoo-bench", "--bin zoo "] {
-            said.is(7, part);
+            output.assert(7, part);
         }
-        // Where the person is, not where the workspace is.
-        let here = folder.path().canonicalize().expect("it is there");
-        let expected = format!("zoo: {told}\nin {}\n", here.display());
-        assert_eq!(said.stdout, expected);
-        let kept = format!("target/zoo/{feature}/zoo");
-        assert!(folder.path().join(kept).is_file());
+        // In the working directory, not in the workspace.
+        let here = folder.path().canonicalize().expect("a folder");
+        let expected = format!("zoo: {passed}\nin {}\n", here.display());
+        assert_eq!(output.stdout, expected);
+        let copy = format!("target/zoo/{feature}/zoo");
+        assert!(folder.path().join(copy).is_file());
     }
 }
 
-/// The program owns the terminal: what is typed reaches it, and it is the very process that
-/// was started, so a Ctrl-C is its own.
+/// zoo replaces the xtask process, so it receives stdin and Ctrl-C.
 #[cfg(unix)]
 #[test]
-fn zoo_reads_what_is_typed() {
+fn zoo_receives_stdin() {
     use std::io::Write;
     use std::process::Stdio;
 
@@ -113,17 +111,15 @@ fn zoo_reads_what_is_typed() {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it starts");
-    let mut typed = child.stdin.take().expect("a pipe");
-    typed
-        .write_all("好久不见\n".as_bytes())
-        .expect("it is read");
-    drop(typed);
-    let started = child.id();
-    let output = child.wait_with_output().expect("it ends");
-    let pid = std::fs::read_to_string(folder.at("pid")).expect("it wrote it");
-    assert_eq!(pid.trim(), started.to_string());
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.starts_with("zoo: translate a b\n"), "{said}");
-    assert!(said.ends_with("好久不见\n"), "{said}");
+        .expect("a process");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all("好久不见\n".as_bytes()).expect("a reader");
+    drop(stdin);
+    let id = child.id();
+    let output = child.wait_with_output().expect("output");
+    let pid = std::fs::read_to_string(folder.file_path("pid")).expect("a pid");
+    assert_eq!(pid.trim(), id.to_string());
+    let output = String::from_utf8_lossy(&output.stdout);
+    assert!(output.starts_with("zoo: translate a b\n"), "{output}");
+    assert!(output.ends_with("好久不见\n"), "{output}");
 }

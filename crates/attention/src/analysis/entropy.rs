@@ -1,27 +1,27 @@
-//! How spread out attention is: 0 for a query that looks at one key alone, `ln n` for one
-//! that looks at `n` keys alike.
+//! Attention entropy: 0 for a query that attends to a single key, `ln n` for uniform attention over
+//! `n` keys.
 //!
 //! ```text
 //! H_i = -Σ_j p_ij ln p_ij = lse_i - Σ_j p_ij s_ij         lse_i = ln Σ_j exp(s_ij)
 //! ```
 //!
-//! Where scores are products, `Σ_j p_ij s_ij = scale · q_i · (Σ_j p_ij k_j)`: the mean of
-//! the keys, which is [`flash`](crate::flash) with the keys for values. Entropy and its
-//! gradient then take memory that grows with the length alone.
+//! If scores are dot products, `Σ_j p_ij s_ij = scale · q_i · (Σ_j p_ij k_j)`: the weighted mean of
+//! the keys, which is [`flash`](crate::flash) with the keys as values. Entropy and its gradient
+//! then need memory linear in the sequence length.
 
 use burn::tensor::{Bool, Tensor};
 
-use crate::analysis::explain::explain_by;
-use crate::analysis::weighing::Weighing;
+use crate::analysis::explain::explain_with;
+use crate::analysis::weights::WeightFunction;
 use crate::flash::flash_with_log_sum_exp;
 use crate::mechanisms::multiplicative;
 use crate::precision::{check, widen};
 use crate::{AttentionOptions, AttentionShape};
 
-/// The entropy of each query's weights, in `f32`, with a gradient.
+/// The entropy of each query's attention weights, in `f32`; differentiable.
 ///
-/// A query that sees one key or none has none. Dropout is left out. With a softcap, ALiBi or
-/// a bias, the weights are held, `seq_q x seq_k` for each head; without, nothing like it is.
+/// It is zero for a query with one visible key or none. Dropout is ignored. With a softcap, ALiBi
+/// or a bias, the `seq_q x seq_k` weights of each head are materialised; otherwise they are not.
 ///
 /// # Shapes
 ///
@@ -33,14 +33,13 @@ use crate::{AttentionOptions, AttentionShape};
 ///
 /// As [`flash`](crate::flash()).
 pub fn entropy(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<3> {
-    of_softmax(query, key, options).entropy
+    softmax_entropies(query, key, options).entropy
 }
 
-/// The mean [`entropy`] of all queries that see anything: a regulariser that needs no
-/// labels, in the memory that entropy takes.
+/// The mean [`entropy`] of all queries that are not fully masked, for use as a regulariser.
 ///
-/// Added to a loss times a positive coefficient it sharpens attention; times a negative one
-/// it spreads it out.
+/// Added to a loss, it sharpens attention with a positive coefficient and flattens it with a
+/// negative one.
 ///
 /// # Shapes
 ///
@@ -50,87 +49,85 @@ pub fn entropy(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> 
 ///
 /// # Panics
 ///
-/// As there.
+/// As [`entropy`].
 pub fn entropy_penalty(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<1> {
-    of_softmax(query, key, options).mean()
+    softmax_entropies(query, key, options).mean()
 }
 
-/// The entropies of queries, and which of them see anything.
+/// The entropies of queries, and which queries are fully masked.
 pub(crate) struct Entropies {
-    /// `[batch, heads, seq_q]`, zero for those that see nothing.
+    /// `[batch, heads, seq_q]`, zero for fully masked queries.
     entropy: Tensor<3>,
-    /// `[batch, heads, seq_q]`: they see nothing.
-    blind: Tensor<3, Bool>,
+    /// `[batch, heads, seq_q]`
+    fully_masked: Tensor<3, Bool>,
 }
 
 impl Entropies {
-    /// The entropies of the weights that `weighing` gives the keys.
-    ///
     /// # Panics
     ///
-    /// If these are not a distribution: mechanisms without one declare so in their capabilities.
-    pub(crate) fn of(
-        weighing: &Weighing,
+    /// If the weights are not a distribution, which the capabilities of a mechanism declare.
+    pub(crate) fn new(
+        weight_fn: &WeightFunction,
         query: Tensor<4>,
         key: Tensor<4>,
         options: &AttentionOptions,
     ) -> Self {
-        match weighing {
-            Weighing::Softmax => of_softmax(query, key, options),
-            Weighing::Multiplicative(matrix) => {
+        match weight_fn {
+            WeightFunction::Softmax => softmax_entropies(query, key, options),
+            WeightFunction::Multiplicative(matrix) => {
                 let op = "entropy of multiplicative attention";
-                let shape = AttentionShape::of(op, &query, &key, &key);
-                let query = multiplicative::through(op, query, matrix.clone(), &shape);
+                let shape = AttentionShape::from_tensors(op, &query, &key, &key);
+                let query = multiplicative::project_query(op, query, matrix.clone(), &shape);
                 let options = AttentionOptions {
                     scale: Some(options.scale.unwrap_or(1.0)),
                     ..options.clone()
                 };
-                of_softmax(query, widen(key), &options)
+                softmax_entropies(query, widen(key), &options)
             }
-            // Those of a network are held anyway; products of features are shares only
-            // when they are written out.
-            Weighing::Additive(_)
-            | Weighing::Features(_)
-            | Weighing::Hashed(_)
-            | Weighing::Hard(_) => of_weights(weighing, query, key, options),
-            Weighing::Retention(_) | Weighing::Predicted(..) => {
+            // These mechanisms have to materialise their weights.
+            WeightFunction::Additive(_)
+            | WeightFunction::Features(_)
+            | WeightFunction::Hashed(_)
+            | WeightFunction::Hard(_) => materialised_entropies(weight_fn, query, key, options),
+            WeightFunction::Retention(_) | WeightFunction::Predicted(..) => {
                 panic!("weights that do not sum to one have no entropy")
             }
         }
     }
 
-    /// Of each query: `[batch, heads, seq_q]`, zero for those that see nothing.
-    pub(crate) fn of_queries(self) -> Tensor<3> {
+    /// `[batch, heads, seq_q]`, zero for fully masked queries.
+    pub(crate) fn per_query(self) -> Tensor<3> {
         self.entropy
     }
 
-    /// The mean over the queries of each head that see anything: `[batch, heads]`.
-    pub(crate) fn of_heads(self) -> Tensor<2> {
+    /// The mean of each head over the queries that are not fully masked: `[batch, heads]`.
+    pub(crate) fn per_head(self) -> Tensor<2> {
         let [batch, heads, _] = self.entropy.dims();
-        let seeing = self.seeing().sum_dim(2);
-        let mean = self.entropy.sum_dim(2) / seeing.clamp_min(1.0);
+        let count = self.is_visible().sum_dim(2);
+        let mean = self.entropy.sum_dim(2) / count.clamp_min(1.0);
         mean.reshape([batch, heads])
     }
 
-    /// The mean over all of them.
+    /// The mean over all queries that are not fully masked.
     pub(crate) fn mean(self) -> Tensor<1> {
-        let seeing = self.seeing().sum();
-        self.entropy.sum() / seeing.clamp_min(1.0)
+        let count = self.is_visible().sum();
+        self.entropy.sum() / count.clamp_min(1.0)
     }
 
-    /// One for each query that sees anything.
-    fn seeing(&self) -> Tensor<3> {
-        self.entropy.ones_like().mask_fill(self.blind.clone(), 0.0)
+    /// 1 for each query that is not fully masked.
+    fn is_visible(&self) -> Tensor<3> {
+        let ones = self.entropy.ones_like();
+        ones.mask_fill(self.fully_masked.clone(), 0.0)
     }
 }
 
-fn of_softmax(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Entropies {
+fn softmax_entropies(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Entropies {
     let op = "entropy of attention";
-    let shape = AttentionShape::of(op, &query, &key, &key);
+    let shape = AttentionShape::from_tensors(op, &query, &key, &key);
     check(op, [query.dtype(), key.dtype(), key.dtype()]);
     let is_plain = options.softcap.is_none() && options.alibi.is_none() && options.bias.is_none();
     if !is_plain {
-        return of_weights(&Weighing::Softmax, query, key, options);
+        return materialised_entropies(&WeightFunction::Softmax, query, key, options);
     }
     let scale = options.scale.unwrap_or(shape.default_scale());
     let options = AttentionOptions {
@@ -138,28 +135,27 @@ fn of_softmax(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> E
         ..options.clone()
     };
     let [query, key] = [query, key].map(widen);
-    let flashed = flash_with_log_sum_exp(query.clone(), key.clone(), key, &options);
-    let mean_score = (query * flashed.context).sum_dim(3).mul_scalar(scale); // [batch, heads, seq_q, 1]
-    let log_sum_exp = flashed.log_sum_exp;
-    let blind = log_sum_exp.clone().lower_elem(ALMOST_NOTHING);
-    // The difference of numbers as large as scores: what is left of their rounding is not
-    // to be below zero.
+    let output = flash_with_log_sum_exp(query.clone(), key.clone(), key, &options);
+    let mean_score = (query * output.context).sum_dim(3).mul_scalar(scale); // [batch, heads, seq_q, 1]
+    let log_sum_exp = output.log_sum_exp;
+    let fully_masked = log_sum_exp.clone().lower_elem(MIN_LOG_SUM_EXP);
+    // Rounding of the difference must not make it negative.
     let entropy = (log_sum_exp - mean_score)
-        .mask_fill(blind.clone(), 0.0)
+        .mask_fill(fully_masked.clone(), 0.0)
         .clamp_min(0.0);
     let dims = [shape.batch, shape.heads, shape.seq_q];
     Entropies {
         entropy: entropy.reshape(dims),
-        blind: blind.reshape(dims),
+        fully_masked: fully_masked.reshape(dims),
     }
 }
 
-/// Above what the log-sum-exp of a query that sees nothing is, and below any other.
-const ALMOST_NOTHING: f32 = -1e29;
+/// Above the log-sum-exp of fully masked queries and below that of any other.
+const MIN_LOG_SUM_EXP: f32 = -1e29;
 
-/// From the weights themselves, all of them held.
-fn of_weights(
-    weighing: &Weighing,
+/// The entropies of materialised weights.
+fn materialised_entropies(
+    weight_fn: &WeightFunction,
     query: Tensor<4>,
     key: Tensor<4>,
     options: &AttentionOptions,
@@ -167,14 +163,14 @@ fn of_weights(
     let [batch, heads, seq_q, _] = query.dims();
     let all: Vec<usize> = (0..seq_q).collect();
     let [query, key] = [query, key].map(widen);
-    let weights = explain_by(weighing, query, key, options, &all);
-    // A weight of zero times the logarithm of anything is nothing.
+    let weights = explain_with(weight_fn, query, key, options, &all);
+    // Clamped: 0 · ln 0 must be 0.
     let logarithms = weights.clone().clamp_min(1e-30).log();
     let entropy = (weights.clone() * logarithms).sum_dim(3).neg();
-    let blind = weights.sum_dim(3).lower_elem(0.5);
+    let fully_masked = weights.sum_dim(3).lower_elem(0.5);
     let dims = [batch, heads, seq_q];
     Entropies {
         entropy: entropy.clamp_min(0.0).reshape(dims),
-        blind: blind.reshape(dims),
+        fully_masked: fully_masked.reshape(dims),
     }
 }

@@ -1,43 +1,47 @@
-//! Where chosen queries look, for mechanisms that never write that down.
+//! Attention weights of chosen queries, also for mechanisms that do not materialise them.
 //!
 //! ```text
-//! Σ_j explained_ij · value_j = the mechanism's own result for query i
+//! Σ_j weight_ij · value_j = the mechanism's own result for query i
 //! ```
 //!
-//! Weights are computed again, for these queries alone, exactly as the mechanism means
-//! them: `rows x seq_k` numbers for each head, and no matrix of more than these but for
-//! mechanisms that hold one anyway.
+//! The weights are recomputed for these queries only, `rows x seq_k` for each head. No larger
+//! matrix is allocated, except by mechanisms that materialise one anyway.
 
 use burn::tensor::{Int, Tensor};
 
-use crate::analysis::weighing::Weighing;
-use crate::mechanisms::standard::{all_places, changed, products, softmax as weights_of};
+use crate::analysis::weights::WeightFunction;
+use crate::mechanisms::hard::hard;
+use crate::mechanisms::local_p::local_predictive;
+use crate::mechanisms::standard::{
+    apply_score_options, dot_products, query_positions, softmax as weights_of,
+};
 use crate::mechanisms::{self, MechanismConfig, Params, additive, multiplicative};
-use crate::mechanisms::{hidden_by_hashes, units};
-use crate::pattern::rule::place;
-use crate::pattern::{rows_of, taken};
+use crate::mechanisms::{lsh_mask, normalize_rows};
+use crate::pattern::rule::query_position;
+use crate::pattern::{select_rows, select_rows_broadcast};
 use crate::precision::{narrow, widen};
 use crate::scan::{linear_weights, retention_weights};
-use crate::{AttentionOptions, AttentionShape, hard, local_predictive};
+use crate::{AttentionOptions, AttentionShape};
 
-/// How much each of the queries `rows` takes of each value, whatever the mechanism.
+/// The attention weights of the queries `rows`, for any mechanism.
 ///
-/// Of a softmax and of [`linear`](crate::linear()) attention these are weights that sum to
-/// one, or to nothing for a query that sees nothing; of [`retention`](crate::retention) and
-/// [`local-p`](crate::local_predictive) the factors, which sum to anything. They are those before any are dropped. Parameters are
-/// taken as [`attend`](crate::attend) takes them; those of a module are its own to
-/// [explain](crate::MultiHeadAttention::explain). Gradients flow through.
+/// For softmax and [`linear`](crate::mechanisms::linear::linear()) attention they sum to one, or to zero for a fully
+/// masked query. For [`retention`](crate::mechanisms::retention::retention) and [`local-p`](crate::mechanisms::local_p::local_predictive) they
+/// are not normalised. Dropout is not applied. Parameters are initialised as in
+/// [`attend`](crate::attend); for those of a module see
+/// [`MultiHeadAttention::explain`](crate::MultiHeadAttention::explain). The weights are
+/// differentiable.
 ///
 /// # Shapes
 ///
 /// - query: `[batch, heads, seq_q, d_head]`
 /// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - rows: any of the queries, from `0` to `seq_q - 1`, in any order
+/// - rows: query indices below `seq_q`, in any order
 /// - result: `[batch, heads, rows, seq_k]`
 ///
 /// # Panics
 ///
-/// As the mechanism itself; if a row is no query, or there are none.
+/// As the mechanism itself; if a row is out of range, or there are none.
 pub fn explain(
     mechanism: impl Into<MechanismConfig>,
     query: Tensor<4>,
@@ -45,19 +49,19 @@ pub fn explain(
     options: &AttentionOptions,
     rows: &[usize],
 ) -> Tensor<4> {
-    let shape = AttentionShape::of(OP, &query, &key, &key);
+    let shape = AttentionShape::from_tensors(OP, &query, &key, &key);
     let mechanism = mechanism.into();
-    let mechanism = mechanisms::of(&mechanism);
-    let weighing = mechanism.weighing(&Params::default(), &query, &shape);
+    let mechanism = mechanisms::implementation(&mechanism);
+    let weight_fn = mechanism.weight_fn(&Params::default(), &query, &shape);
     let options = mechanism.options(options, shape.seq_k, shape.d_head);
-    explain_by(&weighing, query, key, &options, rows)
+    explain_with(&weight_fn, query, key, &options, rows)
 }
 
-const OP: &str = "explained attention";
+const OP: &str = "attention weights";
 
-/// [`explain`] for what weighs.
-pub(crate) fn explain_by(
-    weighing: &Weighing,
+/// [`explain`] for a weight function.
+pub(crate) fn explain_with(
+    weight_fn: &WeightFunction,
     query: Tensor<4>,
     key: Tensor<4>,
     options: &AttentionOptions,
@@ -65,74 +69,74 @@ pub(crate) fn explain_by(
 ) -> Tensor<4> {
     let op = OP;
     let shape = options.check_call(op, [&query, &key, &key]);
-    assert!(
-        !rows.is_empty(),
-        "{op}: there must be a row to explain, got none"
-    );
+    assert!(!rows.is_empty(), "{op}: rows must not be empty");
     if let Some(row) = rows.iter().find(|&&row| row >= shape.seq_q) {
-        panic!(
-            "{op}: rows must be below the {} queries there are, got {row}",
-            shape.seq_q
-        );
+        let seq_q = shape.seq_q;
+        panic!("{op}: rows must be below seq_q = {seq_q}, got {row}");
     }
     let stored = query.dtype();
-    let some = || rows_of(query.clone(), rows);
+    let selected = || select_rows(query.clone(), rows);
     let softmax = |scores: Tensor<4>| {
         let options = AttentionOptions {
-            bias: options.bias.clone().map(|bias| taken(bias, rows)),
+            bias: options
+                .bias
+                .clone()
+                .map(|bias| select_rows_broadcast(bias, rows)),
             ..options.clone()
         };
         let device = scores.device();
-        let hidden = options.pattern.hidden_from(op, &shape, rows, &device);
-        let scores = changed(scores, &options, |device| {
-            let places: Vec<i64> = rows.iter().map(|&row| place(&shape, row)).collect();
-            Tensor::<1, Int>::from_ints(places.as_slice(), device)
+        let mask = options.pattern.dense_mask_rows(op, &shape, rows, &device);
+        let scores = apply_score_options(scores, &options, |device| {
+            let position = |&row: &usize| query_position(&shape, row);
+            let positions: Vec<i64> = rows.iter().map(position).collect();
+            Tensor::<1, Int>::from_ints(positions.as_slice(), device)
         });
-        narrow(weights_of(scores, hidden), stored)
+        narrow(weights_of(scores, mask), stored)
     };
     let scale = options.scale.unwrap_or(shape.default_scale());
-    match weighing {
-        Weighing::Softmax => softmax(products(widen(some()), widen(key), scale, &shape)),
-        Weighing::Multiplicative(matrix) => {
-            let query = multiplicative::through(op, some(), matrix.clone(), &shape);
-            let scale = options.scale.unwrap_or(1.0);
-            softmax(products(query, widen(key), scale, &shape))
+    match weight_fn {
+        WeightFunction::Softmax => {
+            softmax(dot_products(widen(selected()), widen(key), scale, &shape))
         }
-        Weighing::Additive(vector) => {
-            let vector = vector.clone();
-            softmax(additive::scores_of(
+        WeightFunction::Multiplicative(matrix) => {
+            let query = multiplicative::project_query(op, selected(), matrix.clone(), &shape);
+            let scale = options.scale.unwrap_or(1.0);
+            softmax(dot_products(query, widen(key), scale, &shape))
+        }
+        WeightFunction::Additive(vector) => {
+            let (query, vector) = (selected(), vector.clone());
+            softmax(additive::mlp_scores(
                 op,
-                some(),
+                query,
                 key,
                 vector,
                 options.scale,
                 &shape,
             ))
         }
-        Weighing::Features(features) => {
-            linear_weights(some(), key, features, options, &shape, rows)
+        WeightFunction::Features(features) => {
+            linear_weights(selected(), key, features, options, &shape, rows)
         }
-        Weighing::Retention(decays) => {
-            retention_weights(some(), key, decays, options, &shape, rows)
+        WeightFunction::Retention(decays) => {
+            retention_weights(selected(), key, decays, options, &shape, rows)
         }
-        // Keys are made of the queries, and seen by their hashes.
-        Weighing::Hashed(hashing) => {
-            let shape = AttentionShape::of(op, &query, &query, &query);
-            let hidden = hidden_by_hashes(op, hashing, &query, options, rows);
-            let key = units(widen(query.clone()));
-            let scores = products(widen(some()), key, scale, &shape);
-            let scores = changed(scores, options, all_places(&shape));
-            narrow(weights_of(scores, Some(hidden)), stored)
+        WeightFunction::Hashed(hashing) => {
+            let shape = AttentionShape::from_tensors(op, &query, &query, &query);
+            let mask = lsh_mask(op, hashing, &query, options, rows);
+            let key = normalize_rows(widen(query.clone()));
+            let scores = dot_products(widen(selected()), key, scale, &shape);
+            let scores = apply_score_options(scores, options, query_positions(&shape));
+            narrow(weights_of(scores, Some(mask)), stored)
         }
-        // They hold their weights, all of them.
-        Weighing::Hard(choice) => {
-            let all = hard(query, key.clone(), key, *choice, options);
-            rows_of(all.weights, rows)
+        // The last two materialise all weights.
+        WeightFunction::Hard(selection) => {
+            let output = hard(query, key.clone(), key, *selection, options);
+            select_rows(output.into_weights(), rows)
         }
-        Weighing::Predicted(learned, window) => {
-            let learned = learned.as_ref().clone();
-            let all = local_predictive(query, key.clone(), key, learned, *window, options);
-            rows_of(all.weights, rows)
+        WeightFunction::Predicted(params, window) => {
+            let params = params.as_ref().clone();
+            let output = local_predictive(query, key.clone(), key, params, *window, options);
+            select_rows(output.into_weights(), rows)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The gradient of tiled attention, written by hand: what is kept from the forward
-//! pass is its inputs, the context and two numbers a query.
+//! The autodiff node of tiled attention. It saves the inputs, the context and two values per query
+//! for backward.
 
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -9,15 +9,15 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
 use zoo_kernels::autodiff::SecondGradient;
 
-use super::call::{Arrived, Bias, Inputs, MoreHidden, Outputs, Saved, TiledSettings};
+use super::call::{Bias, DenseMask, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
 use super::ops::{TiledBackward, TiledForward};
 
-/// What the backward pass of the context starts from.
+/// The state saved for backward.
 #[derive(Debug, Clone)]
 struct State<B: Backend> {
-    /// Of query, key and value.
+    /// The nodes of query, key and value.
     nodes: [NodeId; 3],
-    hidden: MoreHidden<B>,
+    mask: DenseMask<B>,
     bias: Bias<B>,
     context: FloatTensor<B>,
     stats: FloatTensor<B>,
@@ -25,12 +25,12 @@ struct State<B: Backend> {
     settings: TiledSettings,
 }
 
-/// The step from the context back to query, key and value, and to a bias as a fourth
-/// parent where there is one.
+/// The backward step from the context to query, key and value, and to a bias as an optional
+/// fourth parent.
 #[derive(Debug)]
-struct FromContext;
+struct ContextBackward;
 
-impl<B: TiledBackward, const PARENTS: usize> Backward<B, PARENTS> for FromContext {
+impl<B: TiledBackward, const PARENTS: usize> Backward<B, PARENTS> for ContextBackward {
     type State = State<B>;
 
     fn backward(
@@ -49,19 +49,24 @@ impl<B: TiledBackward, const PARENTS: usize> Backward<B, PARENTS> for FromContex
                 query,
                 key,
                 value,
-                hidden: state.hidden,
+                mask: state.mask,
                 bias: state.bias,
             },
             context: state.context,
             stats: state.stats,
         };
-        let arrived = Arrived {
+        let output_grads = OutputGrads {
             d_context,
             d_log_sum_exp: state.d_log_sum_exp.take(),
-            wants_bias: ops.parents.get(3).is_some_and(Option::is_some),
+            needs_bias_grad: ops.parents.get(3).is_some_and(Option::is_some),
         };
-        let got = B::tiled_backward(saved, arrived, &state.settings);
-        let by_parent = [Some(got.query), Some(got.key), Some(got.value), got.bias];
+        let grads = B::tiled_backward(saved, output_grads, &state.settings);
+        let by_parent = [
+            Some(grads.query),
+            Some(grads.key),
+            Some(grads.value),
+            grads.bias,
+        ];
         for (parent, gradient) in ops.parents.into_iter().zip(by_parent) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
@@ -72,58 +77,57 @@ impl<B: TiledBackward, const PARENTS: usize> Backward<B, PARENTS> for FromContex
 
 impl<B: TiledForward + TiledBackward, C: CheckpointStrategy> TiledForward for Autodiff<B, C> {
     fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
-        let hidden: MoreHidden<B> = match inputs.hidden {
-            MoreHidden::Nothing => MoreHidden::Nothing,
-            MoreHidden::Where(hidden) => MoreHidden::Where(hidden),
+        let mask: DenseMask<B> = match inputs.mask {
+            DenseMask::None => DenseMask::None,
+            DenseMask::Bool(mask) => DenseMask::Bool(mask),
         };
         let tensors = [inputs.query, inputs.key, inputs.value];
         let parents = tensors.each_ref().map(|tensor| tensor.node());
         match inputs.bias {
-            Bias::Nothing => record::<B, C, 3>(tensors, parents, hidden, Bias::Nothing, settings),
+            Bias::None => record::<B, C, 3>(tensors, parents, mask, Bias::None, settings),
             Bias::Added(bias) => {
                 let [query, key, value] = parents;
                 let parents = [query, key, value, bias.node()];
                 let bias = Bias::Added(bias.into_primitive());
-                record::<B, C, 4>(tensors, parents, hidden, bias, settings)
+                record::<B, C, 4>(tensors, parents, mask, bias, settings)
             }
         }
     }
 }
 
-/// A tensor that knows where it came from.
-type Recorded<B, C> = FloatTensor<Autodiff<B, C>>;
+type AutodiffTensor<B, C> = FloatTensor<Autodiff<B, C>>;
 
-/// Computes forward, and records the way back if anybody wants a gradient.
+/// Computes the forward pass and records the backward step if a gradient is required.
 fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS: usize>(
-    tensors: [Recorded<B, C>; 3],
+    tensors: [AutodiffTensor<B, C>; 3],
     parents: [NodeGuard; PARENTS],
-    hidden: MoreHidden<B>,
+    mask: DenseMask<B>,
     bias: Bias<B>,
     settings: TiledSettings,
 ) -> Outputs<Autodiff<B, C>> {
-    let inputs = |tensors: [Recorded<B, C>; 3], hidden, bias| {
+    let inputs = |tensors: [AutodiffTensor<B, C>; 3], mask, bias| {
         let [query, key, value] = tensors.map(|tensor| tensor.into_primitive());
         Inputs {
             query,
             key,
             value,
-            hidden,
+            mask,
             bias,
         }
     };
     let untracked = <Autodiff<B, C> as AutodiffBackend>::from_inner;
-    match Backward::<B, PARENTS>::prepare::<C>(FromContext, parents)
+    match Backward::<B, PARENTS>::prepare::<C>(ContextBackward, parents)
         .compute_bound()
         .stateful()
     {
         OpsKind::Tracked(mut prep) => {
             let nodes = tensors.each_ref().map(|tensor| prep.checkpoint(tensor));
-            let inputs = inputs(tensors, hidden.clone(), bias.clone());
+            let inputs = inputs(tensors, mask.clone(), bias.clone());
             let (context, log_sum_exp, stats) = B::tiled_forward(inputs, settings.clone());
             let d_log_sum_exp = SecondGradient::<B>::default();
             let state = State {
                 nodes,
-                hidden,
+                mask,
                 bias,
                 context: context.clone(),
                 stats: stats.clone(),
@@ -135,7 +139,7 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
             (context, log_sum_exp, untracked(stats))
         }
         OpsKind::UnTracked(prep) => {
-            let inputs = inputs(tensors, hidden, bias);
+            let inputs = inputs(tensors, mask, bias);
             let (context, log_sum_exp, stats) = B::tiled_forward(inputs, settings);
             let (log_sum_exp, stats) = (untracked(log_sum_exp), untracked(stats));
             (prep.finish(context), log_sum_exp, stats)

@@ -1,4 +1,4 @@
-//! What a call of tiled attention is given and what it returns, whichever kernel computes it.
+//! Arguments and results of the tiled attention op, shared by all kernels.
 
 use std::sync::Arc;
 
@@ -7,6 +7,14 @@ use burn::backend::{Backend, ExtensionType};
 
 use crate::pattern::rule::Rule;
 use crate::{AttentionShape, Dropout};
+
+/// The score of masked keys, instead of minus infinity: WGSL does not guarantee infinities, and
+/// the difference of two is NaN. About half of `f32::MIN`, so that a difference of two scores is
+/// finite.
+pub(crate) const MASKED_SCORE: f32 = -2e38;
+
+/// The lower bound for the score of a visible key, however negative its bias is.
+pub(crate) const MIN_VISIBLE_SCORE: f32 = -1e38;
 
 /// Arguments of the op besides its tensors.
 #[derive(Debug, Clone)]
@@ -22,15 +30,14 @@ pub(crate) struct TiledSettings {
     /// Only LibTorch's kernels for CUDA gain by it.
     #[cfg_attr(not(feature = "tch"), allow(dead_code))]
     pub(crate) assume_finite: bool,
-    /// Computed by the portable body even where there are kernels: for tests that compare
-    /// the two.
+    /// Use the tile loops even where there are GPU kernels. For tests that compare the two.
     pub(crate) is_portable: bool,
 }
 
 #[cfg(all(test, feature = "tch"))]
 impl TiledSettings {
-    /// What a rule shows, at a scale of 0.3, with no other option.
-    pub(crate) fn of_rule(shape: AttentionShape, rule: Rule) -> Self {
+    /// A rule with a scale of 0.3 and no other options.
+    pub(crate) fn from_rule(shape: AttentionShape, rule: Rule) -> Self {
         Self {
             shape,
             rule: Arc::new(rule),
@@ -44,14 +51,14 @@ impl TiledSettings {
     }
 }
 
-/// The tensors of a call.
+/// The input tensors of a call.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) struct Inputs<B: Backend> {
     pub(crate) query: FloatTensor<B>,
     pub(crate) key: FloatTensor<B>,
     pub(crate) value: FloatTensor<B>,
     #[extension_type]
-    pub(crate) hidden: MoreHidden<B>,
+    pub(crate) mask: DenseMask<B>,
     #[extension_type]
     pub(crate) bias: Bias<B>,
 }
@@ -59,56 +66,54 @@ pub(crate) struct Inputs<B: Backend> {
 /// Context, log-sum-exp and [softmax statistics](Saved::stats).
 pub(crate) type Outputs<B> = (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>);
 
-/// A mask beyond what the settings say, if there is one.
+/// An optional boolean mask in addition to the rule of the settings.
 #[derive(Debug, Clone, ExtensionType)]
-pub(crate) enum MoreHidden<B: Backend> {
-    Nothing,
-    /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all: `true` hides.
-    Where(BoolTensor<B>),
+pub(crate) enum DenseMask<B: Backend> {
+    None,
+    /// Broadcasts to `[batch, heads, seq_q, seq_k]`; `true` masks.
+    Bool(BoolTensor<B>),
 }
 
-/// What is added to the scores, if anything.
+/// An optional bias that is added to the scores.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) enum Bias<B: Backend> {
-    Nothing,
-    /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all.
+    None,
+    /// Broadcasts to `[batch, heads, seq_q, seq_k]`.
     Added(FloatTensor<B>),
 }
 
 impl<B: Backend> Bias<B> {
     pub(crate) fn as_ref(&self) -> Option<&FloatTensor<B>> {
         match self {
-            Self::Nothing => None,
+            Self::None => None,
             Self::Added(bias) => Some(bias),
         }
     }
 }
 
-/// What the backward pass starts from.
+/// Tensors saved for backward.
 #[derive(Debug, Clone)]
 pub(crate) struct Saved<B: Backend> {
     pub(crate) inputs: Inputs<B>,
     pub(crate) context: FloatTensor<B>,
-    /// For each row, the maximum of its scores and the sum of the exponentials of what they
-    /// are below it; a sum of zero if the row is fully masked. One number, the log-sum-exp,
-    /// would have no digits left for the sum where scores are large. The maximum is in the
-    /// units of the kernel that computed it: of log 2 on the CPU, natural elsewhere.
+    /// Softmax statistics: for each row, the maximum of its scores and the sum of
+    /// `exp(score - maximum)`, which is zero for a fully masked row. The log-sum-exp alone would
+    /// have no precision left for the sum if scores are large. The maximum is in units of log 2
+    /// on the CPU and in natural units elsewhere.
     pub(crate) stats: FloatTensor<B>,
 }
 
-/// Output gradients, and which input gradients are requested.
+/// Output gradients, and whether the bias needs a gradient.
 #[derive(Debug, Clone)]
-pub(crate) struct Arrived<B: Backend> {
+pub(crate) struct OutputGrads<B: Backend> {
     pub(crate) d_context: FloatTensor<B>,
-    /// The gradient by the log-sum-exp, if that was used.
     pub(crate) d_log_sum_exp: Option<FloatTensor<B>>,
-    /// Whether the gradient by the bias is wanted.
-    pub(crate) wants_bias: bool,
+    pub(crate) needs_bias_grad: bool,
 }
 
-/// The gradients by query, key and value, and by the bias if that was wanted.
+/// Input gradients; that of the bias only if it was requested.
 #[derive(Debug, Clone)]
-pub(crate) struct InputGradients<B: Backend> {
+pub(crate) struct InputGrads<B: Backend> {
     pub(crate) query: FloatTensor<B>,
     pub(crate) key: FloatTensor<B>,
     pub(crate) value: FloatTensor<B>,

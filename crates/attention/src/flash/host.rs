@@ -1,5 +1,4 @@
-//! Flex and NdArray: their tensors are numbers in the host's memory, and both
-//! compute with the same [CPU body](super::cpu).
+//! Backends whose tensors are in host memory: they share the [CPU kernels](super::cpu).
 
 use std::borrow::Cow;
 
@@ -7,18 +6,18 @@ use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
 use zoo_kernels::hosts::Host;
 
-use super::call::{Arrived, InputGradients, Inputs, MoreHidden, Outputs, Saved, TiledSettings};
-use super::cpu::{self, Call, Heads, Upstream};
+use super::broadcast::Broadcast;
+use super::call::{DenseMask, InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
+use super::cpu::{self, BackwardInputs, Call, Heads};
 #[cfg(any(feature = "flex", feature = "ndarray"))]
 use super::ops::{TiledBackward, TiledForward};
-use super::spread::Spread;
 
 pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     let shape = settings.shape;
     with_call(inputs, settings, |call| {
         let (context, stats) = cpu::forward(call);
         let tensor =
-            |numbers, width| B::from_vec(numbers, &[shape.batch, shape.heads, shape.seq_q, width]);
+            |values, width| B::from_vec(values, &[shape.batch, shape.heads, shape.seq_q, width]);
         (
             tensor(context, shape.d_value),
             tensor(cpu::log_sum_exp(&stats), 1),
@@ -29,86 +28,86 @@ pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> 
 
 pub(super) fn backward<B: Host>(
     saved: Saved<B>,
-    arrived: Arrived<B>,
+    output_grads: OutputGrads<B>,
     settings: &TiledSettings,
-) -> InputGradients<B> {
+) -> InputGrads<B> {
     let inputs = &saved.inputs;
     let context = B::elements(&saved.context);
     let stats = B::elements(&saved.stats);
-    let d_context = B::elements(&arrived.d_context);
-    let d_log_sum_exp = arrived.d_log_sum_exp.as_ref().map(B::elements);
+    let d_context = B::elements(&output_grads.d_context);
+    let d_log_sum_exp = output_grads.d_log_sum_exp.as_ref().map(B::elements);
     let count = context.len();
     assert!(
-        d_context.len() == count && count == settings.shape.context(),
-        "flash attention: {} numbers of the context and of its gradient expected, got {count} and \
-         {}",
-        settings.shape.context(),
+        d_context.len() == count && count == settings.shape.context_len(),
+        "flash attention: expected {} elements in the context and in its gradient, got {count} \
+         and {}",
+        settings.shape.context_len(),
         d_context.len()
     );
     let bias_dims = inputs
         .bias
         .as_ref()
-        .filter(|_| arrived.wants_bias)
+        .filter(|_| output_grads.needs_bias_grad)
         .map(|bias| bias.shape().dims::<4>());
     let ([query, key, value], d_bias) = with_call(inputs, settings, |call| {
-        let of_tiles = cpu::stats_of_tiles(call, &stats);
-        let upstream = Upstream {
+        let recomputed = cpu::recompute_stats(call, &stats);
+        let saved = BackwardInputs {
             context: &context,
-            stats: of_tiles.as_deref().unwrap_or(&stats),
+            stats: recomputed.as_deref().unwrap_or(&stats),
             d_context: &d_context,
             d_log_sum_exp: d_log_sum_exp.as_deref(),
         };
-        let d_bias = bias_dims.map(|dims| cpu::backward_of_bias(call, &upstream, dims));
-        (cpu::backward(call, &upstream), d_bias)
+        let d_bias = bias_dims.map(|dims| cpu::backward_bias(call, &saved, dims));
+        (cpu::backward(call, &saved), d_bias)
     });
-    let like = |numbers, tensor: &FloatTensor<B>| B::from_vec(numbers, &tensor.shape());
-    InputGradients {
+    let like = |values, tensor: &FloatTensor<B>| B::from_vec(values, &tensor.shape());
+    InputGrads {
         query: like(query, &inputs.query),
         key: like(key, &inputs.key),
         value: like(value, &inputs.value),
         bias: d_bias
             .zip(bias_dims)
-            .map(|(numbers, dims)| B::from_vec(numbers, &dims)),
+            .map(|(values, dims)| B::from_vec(values, &dims)),
     }
 }
 
-/// Numbers head by head, and from one to the next; copied only if rows do not lie side by
-/// side. The first rows of a larger room, as a cache gives them, are not copied.
+/// The elements head by head and the stride between heads; copied only if the rows of a head are
+/// not contiguous. A key/value cache, whose heads have unused capacity at the end, is not copied.
 fn heads<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, usize) {
     let [batch, heads, rows, width] = tensor.shape().dims();
-    if let Some((numbers, strides)) = B::strided(tensor) {
-        // A stride along a dimension of one leads nowhere.
-        let is = |dim: usize, stride: usize| {
+    if let Some((values, strides)) = B::strided(tensor) {
+        // The stride of a dimension of size 1 is irrelevant.
+        let has_stride = |dim: usize, stride: usize| {
             [batch, heads, rows, width][dim] == 1 || strides[dim] == stride
         };
-        let apart = match heads {
-            1 => strides[0],
+        let stride = match (batch, heads) {
+            (1, 1) => rows * width,
+            (_, 1) => strides[0],
             _ => strides[1],
         };
-        let apart = if batch * heads == 1 {
-            rows * width
-        } else {
-            apart
-        };
-        if is(0, heads * apart) && is(2, width) && is(3, 1) && apart >= rows * width {
-            return (Cow::Borrowed(numbers), apart);
+        if has_stride(0, heads * stride)
+            && has_stride(2, width)
+            && has_stride(3, 1)
+            && stride >= rows * width
+        {
+            return (Cow::Borrowed(values), stride);
         }
     }
     (B::elements(tensor), rows * width)
 }
 
-/// The call that these tensors are, for the CPU body.
+/// Runs a function on the arguments of the CPU kernels.
 fn with_call<B: Host, R>(
     inputs: &Inputs<B>,
     settings: &TiledSettings,
-    work: impl FnOnce(&Call<'_>) -> R,
+    run: impl FnOnce(&Call<'_>) -> R,
 ) -> R {
     let Inputs {
         query, key, value, ..
     } = inputs;
-    let hidden = match &inputs.hidden {
-        MoreHidden::Nothing => None,
-        MoreHidden::Where(hidden) => Some((B::bytes(hidden), hidden.shape().dims())),
+    let mask = match &inputs.mask {
+        DenseMask::None => None,
+        DenseMask::Bool(mask) => Some((B::bytes(mask), mask.shape().dims())),
     };
     let bias = inputs.bias.as_ref();
     let bias = bias.map(|bias| (B::elements(bias), bias.shape().dims()));
@@ -124,59 +123,59 @@ fn with_call<B: Host, R>(
         dims == expected,
         "flash attention: query, key and value must be {expected:?}, got {dims:?}"
     );
-    let ((key, key_apart), (value, value_apart)) = (heads::<B>(key), heads::<B>(value));
-    work(&Call {
+    let ((key, key_stride), (value, value_stride)) = (heads::<B>(key), heads::<B>(value));
+    run(&Call {
         shape: settings.shape,
         plan: &cpu::plan(settings),
         rule: &settings.rule,
-        hidden: hidden
+        mask: mask
             .as_ref()
-            .map(|(bytes, dims)| Spread::new(bytes.as_ref(), *dims)),
+            .map(|(bytes, dims)| Broadcast::new(bytes.as_ref(), *dims)),
         scale: settings.scale as f32,
         softcap: settings.softcap.map(|cap| cap as f32),
         alibi: settings.alibi.as_deref(),
         bias: bias
             .as_ref()
-            .map(|(numbers, dims)| Spread::new(numbers.as_ref(), *dims)),
+            .map(|(values, dims)| Broadcast::new(values.as_ref(), *dims)),
         dropout: settings.dropout,
         query: &B::elements(query),
         key: Heads {
-            numbers: &key,
-            apart: key_apart,
+            values: &key,
+            stride: key_stride,
         },
         value: Heads {
-            numbers: &value,
-            apart: value_apart,
+            values: &value,
+            stride: value_stride,
         },
     })
 }
 
-/// The op's two halves for a host backend.
+/// Implements the op for a backend whose tensors are in host memory.
 #[cfg(any(feature = "flex", feature = "ndarray"))]
-macro_rules! compute_on_the_host {
+macro_rules! impl_host_backend {
     ($backend:ty) => {
-        #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray; we carry it.
+        #[allow(deprecated)] // Burn 0.22 is the last to include NdArray, which we support.
         impl TiledForward for $backend {
             fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
                 forward(&inputs, &settings)
             }
         }
 
-        #[allow(deprecated)] // Burn 0.22 is the last to carry NdArray; we carry it.
+        #[allow(deprecated)] // Burn 0.22 is the last to include NdArray, which we support.
         impl TiledBackward for $backend {
             fn tiled_backward(
                 saved: Saved<Self>,
-                arrived: Arrived<Self>,
+                output_grads: OutputGrads<Self>,
                 settings: &TiledSettings,
-            ) -> InputGradients<Self> {
-                backward::<Self>(saved, arrived, settings)
+            ) -> InputGrads<Self> {
+                backward::<Self>(saved, output_grads, settings)
             }
         }
     };
 }
 
 #[cfg(feature = "flex")]
-compute_on_the_host!(burn::backend::Flex);
+impl_host_backend!(burn::backend::Flex);
 
 #[cfg(feature = "ndarray")]
-compute_on_the_host!(burn::backend::NdArray);
+impl_host_backend!(burn::backend::NdArray);

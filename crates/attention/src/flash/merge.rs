@@ -1,39 +1,39 @@
-//! Parts of an attention, each over some of the keys, joined exactly.
+//! Exact merging of partial attention results over disjoint sets of keys.
 
 use burn::tensor::Tensor;
 
 use crate::precision::{narrow, widen};
 
-/// What [`flash_with_log_sum_exp`](crate::flash_with_log_sum_exp) returns.
+/// The output of [`flash_with_log_sum_exp`](crate::flash::flash_with_log_sum_exp).
 #[derive(Debug, Clone)]
-pub struct Flashed {
-    /// `[batch, heads, seq_q, d_value]`: for each query, the mean of the values it attends to.
+pub struct FlashOutput {
+    /// `[batch, heads, seq_q, d_value]`: for each query, the weighted mean of the values.
     pub context: Tensor<4>,
     /// `[batch, heads, seq_q, 1]`: the logarithm of the sum of the exponentials of
-    /// each query's scores, in `f32`; -1e30 or less for a query that sees nothing.
+    /// each query's scores, in `f32`; -1e30 or less for a fully masked row.
     pub log_sum_exp: Tensor<4>,
 }
 
-/// Joins what the same queries got from different keys, as if they had seen all of
-/// them at once: each part weighs as much as the exponentials of its scores sum up to.
+/// Merges the outputs of the same queries over disjoint sets of keys. The result equals attention
+/// over all keys at once: each part is weighted by the sum of the exponentials of its scores.
 ///
 /// ```text
 /// log-sum-exp = ln Σ exp(lse_i)
 /// context     = Σ exp(lse_i - log-sum-exp) · context_i
 /// ```
 ///
-/// No key may be in two parts. Gradients flow through all of it. For sequences that
-/// are spread over devices or computed piece by piece.
+/// No key may be in two parts. The result is differentiable. Used for sequences that are
+/// distributed over devices or computed in chunks.
 ///
 /// # Shapes
 ///
-/// All parts alike, as [`flash_with_log_sum_exp`](crate::flash_with_log_sum_exp) returns them.
+/// The same for all parts, as in [`FlashOutput`].
 ///
 /// # Panics
 ///
 /// If there are no parts, or their shapes differ.
-pub fn merge(parts: &[Flashed]) -> Flashed {
-    let op = "merge of attentions";
+pub fn merge(parts: &[FlashOutput]) -> FlashOutput {
+    let op = "merge";
     let Some(first) = parts.first() else {
         panic!("{op}: there must be at least one part, got none");
     };
@@ -52,29 +52,29 @@ pub fn merge(parts: &[Flashed]) -> Flashed {
             );
         }
     }
-    // A query that sees nothing of a part: finite, or infinity would meet infinity.
-    let sizes: Vec<Tensor<4>> = parts
+    // Finite also for fully masked rows: infinity minus infinity would be NaN.
+    let log_sum_exps: Vec<Tensor<4>> = parts
         .iter()
-        .map(|part| part.log_sum_exp.clone().clamp_min(NOTHING))
+        .map(|part| part.log_sum_exp.clone().clamp_min(FULLY_MASKED))
         .collect();
-    let all = Tensor::cat(sizes.clone(), 3); // [batch, heads, seq_q, parts]
-    // What is taken off and added again changes nothing, nor any gradient.
-    let largest = all.clone().detach().max_dim(3); // [batch, heads, seq_q, 1]
-    let sum = all.sub(largest.clone()).exp().sum_dim(3); // [batch, heads, seq_q, 1]
+    let all = Tensor::cat(log_sum_exps.clone(), 3); // [batch, heads, seq_q, parts]
+    // Detached: the maximum cancels out, so it has no gradient.
+    let max = all.clone().detach().max_dim(3); // [batch, heads, seq_q, 1]
+    let sum = all.sub(max.clone()).exp().sum_dim(3); // [batch, heads, seq_q, 1]
     let context = parts
         .iter()
-        .zip(sizes)
-        .map(|(part, size)| {
-            let share = size.sub(largest.clone()).exp().div(sum.clone());
-            widen(part.context.clone()) * share
+        .zip(log_sum_exps)
+        .map(|(part, log_sum_exp)| {
+            let weight = log_sum_exp.sub(max.clone()).exp().div(sum.clone());
+            widen(part.context.clone()) * weight
         })
         .reduce(|sum, part| sum + part)
-        .expect("at least one part, as was just seen");
-    Flashed {
+        .expect("there is at least one part");
+    FlashOutput {
         context: narrow(context, first.context.dtype()),
-        log_sum_exp: largest + sum.log(),
+        log_sum_exp: max + sum.log(),
     }
 }
 
-/// As small as what [`Flashed::log_sum_exp`] says of a query that sees nothing.
-const NOTHING: f32 = -2e38;
+/// The log-sum-exp of a fully masked row.
+const FULLY_MASKED: f32 = -2e38;

@@ -1,36 +1,38 @@
-//! Exact softmax attention that never holds a `seq_q x seq_k` matrix, forward or
-//! backward: memory grows with the length, not with its square.
+//! Exact softmax attention that never materialises the `seq_q x seq_k` score matrix, forward or
+//! backward: memory is linear in the sequence length.
 //!
 //! ```text
-//! context = softmax(scale · query · keyᵀ) · value    over the keys a query may see
+//! context = softmax(scale · query · keyᵀ) · value    over the visible keys
 //! ```
 //!
-//! with what [`AttentionOptions`] say in between.
+//! with the modifications that [`AttentionOptions`] describes.
 //!
-//! Scores are computed a tile at a time and forgotten; a running softmax joins the
-//! tiles. The backward pass recomputes each tile from two numbers that are saved for each
-//! query, the maximum of its scores and the sum of their exponentials. Tiles that a [pattern](crate::Pattern)
-//! shows to nobody are not computed at all.
+//! Scores are computed one tile at a time and discarded; an online softmax merges the tiles. The
+//! backward pass recomputes each tile from two saved values per query: the maximum of its scores
+//! and the sum of their exponentials. Tiles that a [pattern](crate::Pattern) masks completely are
+//! skipped.
 //!
 //! Dao et al., [FlashAttention](https://arxiv.org/abs/2205.14135), 2022;
 //! Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023.
 //!
-//! # Which body computes it
+//! # Kernel selection
 //!
-//! Flex, NdArray and LibTorch on the CPU have a body made for it, LibTorch on CUDA has
-//! ATen's for what that can do, and wgpu and Vulkan have kernels of CubeCL; else it is the
-//! portable one, tile loops over the backend's own operations. [`which_body`] tells. The
-//! kernels take heads and values of up to 256 numbers, in `f32`, and in half precision where a
-//! GPU multiplies matrices of it by instructions of its own; the gradient by a
-//! bias is the portable body's on those backends, and so is a pass that has one. With the
-//! feature `autotune` they try which sizes are fastest on a GPU. A backend's
-//! body is compiled in by the feature of its name. On a backend that is there without its feature the result
-//! is the same, computed by operations that autodiff records one by one, so that
-//! training holds the matrices after all.
+//! Flex, NdArray and LibTorch on the CPU use dedicated CPU kernels. LibTorch on CUDA uses ATen's
+//! kernels for the calls they support. wgpu and Vulkan use CubeCL kernels. All other calls use
+//! tile loops over the backend's own operations. [`selected_kernel`] returns which one is used.
+//!
+//! The CubeCL kernels support head and value dimensions of up to 256, in `f32`, and in half
+//! precision where the GPU has matrix instructions for it. On those backends the bias gradient is
+//! computed by the tile loops. With the feature `autotune` the fastest tile sizes are found by
+//! measurement.
+//!
+//! The kernels of a backend are compiled in by the feature of its name. Without that feature the
+//! result is the same, but autodiff records the operations of the tile loops one by one, so
+//! training keeps the score matrices in memory.
 
 mod autodiff;
-mod body;
-#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
+mod broadcast;
+#[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
 mod call;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod cpu;
@@ -38,6 +40,7 @@ mod cpu;
 mod cube;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod host;
+mod kernel_choice;
 #[cfg(feature = "tch")]
 #[allow(deprecated)] // as above
 mod libtorch;
@@ -45,7 +48,6 @@ mod merge;
 #[allow(deprecated)] // as above
 mod ops;
 mod portable;
-mod spread;
 
 use std::sync::Arc;
 
@@ -57,22 +59,22 @@ use burn::backend::{Dispatch, DispatchTensorKind};
 use burn::tensor::{Bool, DType, Tensor};
 #[cfg(any(feature = "flex", feature = "ndarray"))]
 use zoo_kernels::cpu::InstructionSet;
-pub(crate) use zoo_kernels::has_kernels as has_body;
+pub(crate) use zoo_kernels::has_kernels;
 
-pub use self::body::Body;
-use self::call::{Bias, Inputs, MoreHidden, TiledSettings};
-pub use self::merge::{Flashed, merge};
+pub(crate) use self::broadcast::Broadcast;
+use self::call::{Bias, DenseMask, Inputs, TiledSettings};
+pub use self::kernel_choice::FlashKernel;
+pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;
-pub(crate) use self::spread::Spread;
 use crate::AttentionOptions;
 use crate::pattern::rule::Rule;
 use crate::precision::{narrow, widen, widened};
 
-/// Attends without holding the weights.
+/// Flash attention: exact softmax attention without materialising the attention weights.
 ///
-/// Half-precision tensors are computed in `f32` and rounded once, at the end; by the bodies
-/// that [keep them](Body::keeps_half) they are multiplied as they are and added up in `f32`, with
-/// weights and gradients by scores rounded before they are multiplied in turn.
+/// Half-precision tensors are computed in `f32` and rounded once, at the end. Kernels that
+/// [support half precision](FlashKernel::supports_half) multiply them directly and accumulate in
+/// `f32`; they round weights and score gradients before the following matmul.
 ///
 /// # Shapes
 ///
@@ -83,8 +85,8 @@ use crate::precision::{narrow, widen, widened};
 ///
 /// # Panics
 ///
-/// If the tensors or the pattern do not fit together, or the tensors are not of one
-/// number type of up to 32 bits.
+/// If the shapes of the tensors and the pattern do not match, or the tensors are not of one
+/// floating-point type of up to 32 bits.
 pub fn flash(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -94,8 +96,8 @@ pub fn flash(
     flash_with_log_sum_exp(query, key, value, options).context
 }
 
-/// [`flash`], and the log-sum-exp of each query's scores, with gradients through
-/// both: what parts of an attention are joined by.
+/// [`flash`] that also returns the log-sum-exp of each query's scores, by which partial results
+/// are [merged](merge). Both outputs are differentiable.
 ///
 /// # Shapes
 ///
@@ -109,189 +111,233 @@ pub fn flash_with_log_sum_exp(
     key: Tensor<4>,
     value: Tensor<4>,
     options: &AttentionOptions,
-) -> Flashed {
-    flash_by_rule(query, key, value, options, Rule::Full)
+) -> FlashOutput {
+    flash_with_rule(query, key, value, options, Rule::Full)
 }
 
-/// [`flash_with_log_sum_exp`], seeing no more than a rule shows that is no pattern's.
-pub(crate) fn flash_by_rule(
+/// [`flash_with_log_sum_exp`] with an additional rule that no public pattern expresses.
+pub(crate) fn flash_with_rule(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     options: &AttentionOptions,
     rule: Rule,
-) -> Flashed {
-    let settled = settle([&query, &key, &value], options, rule);
-    compute([query, key, value], options, settled, body)
+) -> FlashOutput {
+    if options.pattern.depends_on_head() {
+        return per_head(
+            [query, key, value],
+            options,
+            |[query, key, value], options| {
+                flash_with_rule(query, key, value, options, rule.clone())
+            },
+        );
+    }
+    let prepared = prepare([&query, &key, &value], options, rule);
+    compute([query, key, value], options, prepared, kernel_for)
 }
 
-/// [`flash_with_log_sum_exp`] as it is computed where no body of the backend was compiled
-/// in. Right everywhere, and here only for tests to show it.
+/// Computes each head separately, for a pattern that depends on the head.
+fn per_head(
+    [query, key, value]: [Tensor<4>; 3],
+    options: &AttentionOptions,
+    attend: impl Fn([Tensor<4>; 3], &AttentionOptions) -> FlashOutput,
+) -> FlashOutput {
+    let shape = options.check_call(OP, [&query, &key, &value]);
+    let outputs = (0..shape.heads).map(|head| {
+        let kv_head = head / shape.group();
+        let query = query.clone().slice_dim(1, head..head + 1);
+        let [key, value] =
+            [&key, &value].map(|tensor| tensor.clone().slice_dim(1, kv_head..kv_head + 1));
+        attend([query, key, value], &options.at_head(head))
+    });
+    let (contexts, log_sum_exps) = outputs
+        .map(|output| (output.context, output.log_sum_exp))
+        .unzip();
+    FlashOutput {
+        context: Tensor::cat(contexts, 1),
+        log_sum_exp: Tensor::cat(log_sum_exps, 1),
+    }
+}
+
+const OP: &str = "flash attention";
+
+/// [`flash_with_log_sum_exp`] as computed on a backend whose feature is not enabled. For tests.
 #[doc(hidden)]
-pub fn recorded(
+pub fn composite(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     options: &AttentionOptions,
-) -> Flashed {
-    let settled = settle([&query, &key, &value], options, Rule::Full);
-    compute([query, key, value], options, settled, |_, _, _, _| {
-        Body::Recorded
+) -> FlashOutput {
+    let prepared = prepare([&query, &key, &value], options, Rule::Full);
+    compute([query, key, value], options, prepared, |_, _, _, _| {
+        FlashKernel::Composite
     })
 }
 
-/// [`flash_with_log_sum_exp`] by tile loops over the backend's operations even where there are
-/// kernels of CubeCL. Here only for tests and measurements that compare the two.
+/// [`flash_with_log_sum_exp`] by tile loops over the backend's operations, even where there are
+/// GPU kernels. For tests and benchmarks that compare the two.
 #[doc(hidden)]
-pub fn by_tiles(
+pub fn tile_loops(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     options: &AttentionOptions,
-) -> Flashed {
-    let mut settled = settle([&query, &key, &value], options, Rule::Full);
-    settled.0.is_portable = true;
-    compute([query, key, value], options, settled, body)
+) -> FlashOutput {
+    let mut prepared = prepare([&query, &key, &value], options, Rule::Full);
+    prepared.0.is_portable = true;
+    compute([query, key, value], options, prepared, kernel_for)
 }
 
-type Choose = fn(&DispatchTensorKind, DType, bool, &TiledSettings) -> Body;
+type KernelSelector = fn(&DispatchTensorKind, DType, bool, &TiledSettings) -> FlashKernel;
 
 fn compute(
     [query, key, value]: [Tensor<4>; 3],
     options: &AttentionOptions,
-    (settings, hidden): (TiledSettings, Option<Tensor<4, Bool>>),
-    choose: Choose,
-) -> Flashed {
+    (settings, mask): (TiledSettings, Option<Tensor<4, Bool>>),
+    selector: KernelSelector,
+) -> FlashOutput {
     let stored = query.dtype();
     let bias = options.bias.clone();
-    let (body, dtype) = chosen(&query, hidden.is_some(), bias.as_ref(), &settings, choose);
-    let wide = |tensor| {
+    let (kernel, dtype) = select(&query, mask.is_some(), bias.as_ref(), &settings, selector);
+    let to_compute_dtype = |tensor| {
         if dtype == stored {
             tensor
         } else {
             widen(tensor)
         }
     };
-    let [query, key, value] = [query, key, value].map(|tensor| wide(tensor).into_dispatch());
-    log::trace!("flash attention by {body}: {:?}", settings.shape);
+    let [query, key, value] =
+        [query, key, value].map(|tensor| to_compute_dtype(tensor).into_dispatch());
+    log::trace!("flash attention: kernel {kernel}, {:?}", settings.shape);
     let inputs = Inputs::<Dispatch> {
         query,
         key,
         value,
-        hidden: match hidden {
-            Some(hidden) => MoreHidden::Where(hidden.into_dispatch()),
-            None => MoreHidden::Nothing,
+        mask: match mask {
+            Some(mask) => DenseMask::Bool(mask.into_dispatch()),
+            None => DenseMask::None,
         },
         bias: match bias {
             Some(bias) if bias.dtype() == dtype => Bias::Added(bias.into_dispatch()),
             Some(bias) => Bias::Added(widen(bias).into_dispatch()),
-            None => Bias::Nothing,
+            None => Bias::None,
         },
     };
-    let (context, log_sum_exp, _) = match body {
-        Body::Recorded => portable::forward(inputs, &settings),
+    let (context, log_sum_exp, _) = match kernel {
+        FlashKernel::Composite => portable::forward(inputs, &settings),
         _ => <Dispatch as TiledForward>::tiled_forward(inputs, settings),
     };
-    Flashed {
+    FlashOutput {
         context: narrow(Tensor::from_dispatch(context), stored),
         log_sum_exp: Tensor::from_dispatch(log_sum_exp),
     }
 }
 
-/// What computes [`flash`] for such a call. What ran is also logged, at the level `trace`.
+/// The kernel that [`flash`] uses for such a call. It is also logged, at level `trace`.
 ///
 /// # Panics
 ///
 /// As for [`flash`].
-pub fn which_body(
+pub fn selected_kernel(
     query: &Tensor<4>,
     key: &Tensor<4>,
     value: &Tensor<4>,
     options: &AttentionOptions,
-) -> Body {
-    let (settings, hidden) = settle([query, key, value], options, Rule::Full);
+) -> FlashKernel {
+    if options.pattern.depends_on_head() {
+        let [query, key, value] =
+            [query, key, value].map(|tensor| tensor.clone().slice_dim(1, 0..1));
+        return selected_kernel(&query, &key, &value, &options.at_head(0));
+    }
+    let (settings, mask) = prepare([query, key, value], options, Rule::Full);
     let bias = options.bias.as_ref();
-    chosen(query, hidden.is_some(), bias, &settings, body).0
+    select(query, mask.is_some(), bias, &settings, kernel_for).0
 }
 
-/// What computes a call, and in which numbers: those that are stored, where there are kernels
-/// for half precision and a bias is of the same type, and else `f32`.
-fn chosen(
+/// The kernel of a call and the type it computes in: the stored type if the kernel supports half
+/// precision and a bias has the same type, else `f32`.
+fn select(
     query: &Tensor<4>,
-    is_more_hidden: bool,
+    has_mask: bool,
     bias: Option<&Tensor<4>>,
     settings: &TiledSettings,
-    choose: Choose,
-) -> (Body, DType) {
+    selector: KernelSelector,
+) -> (FlashKernel, DType) {
     let stored = query.dtype();
     let kind = query.clone().into_dispatch().kind;
-    let has_more = is_more_hidden || bias.is_some();
-    let keeps = choose(&kind, stored, has_more, settings);
-    let takes_bias = match keeps {
-        Body::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
-        // The gradient by a bias is the portable body's, in `f32`.
-        Body::CubeMatrices => bias.is_none(),
+    let has_mask_or_bias = has_mask || bias.is_some();
+    let kernel = selector(&kind, stored, has_mask_or_bias, settings);
+    let supports_bias = match kernel {
+        FlashKernel::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
+        // The tile loops compute the bias gradient, in `f32`.
+        FlashKernel::CubeCmma => bias.is_none(),
         _ => false,
     };
-    if keeps.keeps_half() && takes_bias {
-        return (keeps, stored);
+    if kernel.supports_half() && supports_bias {
+        return (kernel, stored);
     }
     let dtype = widened(stored);
-    (choose(&kind, dtype, has_more, settings), dtype)
+    (selector(&kind, dtype, has_mask_or_bias, settings), dtype)
 }
 
-/// Checks the sizes and takes the pattern apart, and shows of it what a rule shows, too.
-fn settle(
+/// Checks the shapes and splits the pattern, restricted by another rule, into a rule and a dense
+/// mask.
+fn prepare(
     tensors: [&Tensor<4>; 3],
     options: &AttentionOptions,
-    also: Rule,
+    restriction: Rule,
 ) -> (TiledSettings, Option<Tensor<4, Bool>>) {
-    let op = "flash attention";
-    let shape = options.check_call(op, tensors);
+    let shape = options.check_call(OP, tensors);
     let device = tensors[0].device();
-    options.check_device(op, &device);
-    let (rule, hidden) = options.pattern.split(op, &shape, &device);
+    options.check_device(OP, &device);
+    let (rule, mask) = options.pattern.split(OP, &shape, &device);
     let settings = TiledSettings {
         shape,
-        rule: Arc::new(rule.and(also)),
+        rule: Arc::new(rule.and(restriction)),
         scale: options.scale.unwrap_or(shape.default_scale()),
         softcap: options.softcap,
         alibi: options.alibi.as_deref().map(Arc::from),
-        // Nothing is dropped: then nothing needs to be drawn.
+        // A probability of zero needs no random numbers.
         dropout: options.dropout.filter(|dropout| dropout.probability > 0.0),
         assume_finite: options.assume_finite,
         is_portable: false,
     };
-    (settings, hidden)
+    (settings, mask)
 }
 
-/// The body that computes a call on the backend of a tensor.
-#[allow(unused_variables, clippy::only_used_in_recursion)] // by the features
-fn body(kind: &DispatchTensorKind, dtype: DType, has_more: bool, settings: &TiledSettings) -> Body {
+/// The kernel that computes a call on the backend of a tensor.
+#[allow(unused_variables, clippy::only_used_in_recursion)] // depends on the features
+fn kernel_for(
+    kind: &DispatchTensorKind,
+    dtype: DType,
+    has_mask_or_bias: bool,
+    settings: &TiledSettings,
+) -> FlashKernel {
     match kind {
-        _ if zoo_kernels::reference::is_on() => Body::Recorded,
-        DispatchTensorKind::Autodiff(inner) => body(inner, dtype, has_more, settings),
+        _ if zoo_kernels::reference::is_enabled() => FlashKernel::Composite,
+        DispatchTensorKind::Autodiff(inner) => kernel_for(inner, dtype, has_mask_or_bias, settings),
         #[cfg(feature = "flex")]
         DispatchTensorKind::Flex(_) => InstructionSet::detect().into(),
         #[cfg(feature = "ndarray")]
         DispatchTensorKind::NdArray(_) => InstructionSet::detect().into(),
         #[cfg(feature = "tch")]
         DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
-            libtorch::body(tensor, dtype, has_more, settings)
+            libtorch::kernel_for(tensor, dtype, has_mask_or_bias, settings)
         }
         #[cfg(feature = "tch")]
         DispatchTensorKind::LibTorch(BackendTensor::Autodiff(tensor)) => {
-            libtorch::body(tensor.primitive(), dtype, has_more, settings)
+            libtorch::kernel_for(tensor.primitive(), dtype, has_mask_or_bias, settings)
         }
         #[cfg(feature = "cube")]
         DispatchTensorKind::Cube(BackendTensor::Float(tensor)) => {
-            cube::body(&tensor.device(), dtype, settings)
+            cube::kernel_for(&tensor.device(), dtype, settings)
         }
         #[cfg(feature = "cube")]
         DispatchTensorKind::Cube(BackendTensor::Autodiff(tensor)) => {
-            cube::body(&tensor.primitive().device(), dtype, settings)
+            cube::kernel_for(&tensor.primitive().device(), dtype, settings)
         }
-        #[allow(unreachable_patterns)] // which are left depends on the features
-        _ => Body::Recorded,
+        #[allow(unreachable_patterns)] // depends on the features
+        _ => FlashKernel::Composite,
     }
 }

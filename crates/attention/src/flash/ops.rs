@@ -1,19 +1,19 @@
-//! The op that every backend has: tiled attention forward, and its backward.
+//! The backend extension: tiled attention forward and backward.
 //!
-//! The bodies here are portable: right on any backend, with nothing larger than a
-//! tile held at a time. Backends that can do better have a file of their own.
+//! The default implementations are portable tile loops that run on any backend. Backends with
+//! dedicated kernels override them in files of their own.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 
-use super::call::{Arrived, InputGradients, Inputs, Saved, TiledSettings};
+use super::call::{InputGrads, Inputs, OutputGrads, Saved, TiledSettings};
 use super::portable;
 
 /// Tiled attention forward.
 ///
-/// Query, key, value and bias are shaped as the settings say, and `f32`; or of a half type
-/// where the backend has kernels for that, and then so is the context. The log-sum-exp and the
-/// statistics are `f32`.
+/// Query, key, value and bias have the shapes of the settings. They and the context are `f32`, or
+/// of a half-precision type if the backend has kernels for it. The log-sum-exp and the statistics
+/// are `f32`.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -24,7 +24,7 @@ use super::portable;
 pub(crate) trait TiledForward: Backend {
     /// Context `[batch, heads, seq_q, d_value]`, log-sum-exp `[batch, heads, seq_q, 1]` and
     /// [softmax statistics](Saved::stats) `[batch, heads, seq_q, 2]`.
-    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    #[allow(unused_variables)] // unused if no backend is compiled in
     fn tiled_forward(
         #[extension_type] inputs: Inputs<Self>,
         settings: TiledSettings,
@@ -33,14 +33,13 @@ pub(crate) trait TiledForward: Backend {
     }
 }
 
-/// Tiled attention backward. Only autodiff calls it, on the backend inside.
+/// Tiled attention backward. Called by autodiff on its inner backend.
 pub(crate) trait TiledBackward: Backend {
-    /// The gradients, from those that arrive.
     fn tiled_backward(
         saved: Saved<Self>,
-        arrived: Arrived<Self>,
+        output_grads: OutputGrads<Self>,
         settings: &TiledSettings,
-    ) -> InputGradients<Self> {
-        portable::backward::<Self>(saved, arrived, settings)
+    ) -> InputGrads<Self> {
+        portable::backward::<Self>(saved, output_grads, settings)
     }
 }

@@ -1,7 +1,7 @@
-//! Tiled attention by the operations every backend has.
+//! Portable tiled attention: tile loops over the operations of any backend.
 //!
 //! ```text
-//! forward, over key tiles:   s = scale · q kᵀ, and what the options add
+//! forward, over key tiles:   s = scale · q kᵀ, modified by the options
 //!                            m' = max(m, max s),  p = exp(s - m'),  a = exp(m - m')
 //!                            l = a·l + Σ p,  o = a·o + p v
 //!                            context = o / l,  log-sum-exp = m + ln l
@@ -10,9 +10,9 @@
 //!                            dv += pᵀ do,  dk += scale · dsᵀ q,  dq += scale · ds k
 //! ```
 //!
-//! Dropout multiplies `p` by 0 or `1/(1 - probability)` where it meets `v`, and `dp`
-//! likewise. The softcap `c·tanh(s/c)` multiplies `ds` by its slope `1 - tanh²(s/c)` on
-//! the way to `q` and `k`.
+//! Dropout multiplies `p` by 0 or `1/(1 - probability)` before it is multiplied by `v`, and `dp`
+//! likewise. In the backward pass, the softcap `c·tanh(s/c)` multiplies `ds` by its derivative
+//! `1 - tanh²(s/c)`.
 //!
 //! Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023.
 
@@ -25,86 +25,86 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Slice, TensorMetadata};
 
 use self::bias_gradient::BiasGradient;
-use self::call::{Call, Scored, TILE, Tile, add_to, cat, tiles, transposed, zero};
-use super::call::{Arrived, InputGradients, Inputs, Outputs, Saved, TiledSettings};
+use self::call::{Call, TILE, Tile, TileScores, accumulate, cat, tiles, transpose, zero_masked};
+use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
 
 pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     let Inputs {
         query,
         key,
         value,
-        hidden,
+        mask,
         bias,
     } = inputs;
-    let call = Call::<B>::new(settings, &query, hidden, bias);
+    let call = Call::<B>::new(settings, &query, mask, bias);
     let mut contexts = Vec::new();
-    let (mut sums_of_exp, mut all_stats) = (Vec::new(), Vec::new());
+    let (mut log_sum_exps, mut all_stats) = (Vec::new(), Vec::new());
     for row in 0..call.plan.rows() {
         let queries = call.plan.queries(row);
-        let query = call.grouped(B::float_slice(query.clone(), &rows(&queries)));
+        let query = call.group_heads(B::float_slice(query.clone(), &rows(&queries)));
         let mut state: Option<(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>)> = None;
-        for (keys, is_whole) in call.plan.tiles(0, row) {
+        for (keys, is_unmasked) in call.plan.tiles(0, row) {
             let tile = Tile {
                 queries: queries.clone(),
                 keys,
-                is_whole,
+                is_unmasked,
             };
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
             let value = B::float_slice(value.clone(), &rows(&tile.keys));
-            let Scored { scores, hidden, .. } = call.scores(query.clone(), key, &tile);
-            let most_here = B::float_max_dim(scores.clone(), 3); // [batch, kv_heads, group * tile, 1]
-            let most = match &state {
-                Some((most, ..)) => larger::<B>(most.clone(), most_here),
-                None => most_here,
+            let TileScores { scores, mask, .. } = call.scores(query.clone(), key, &tile);
+            let tile_max = B::float_max_dim(scores.clone(), 3); // [batch, kv_heads, group * tile, 1]
+            let max = match &state {
+                Some((max, ..)) => elementwise_max::<B>(max.clone(), tile_max),
+                None => tile_max,
             };
-            let weights = B::float_exp(B::float_sub(scores, most.clone()));
-            let hides = hidden.is_some();
-            let weights = zero::<B>(weights, hidden);
+            let weights = B::float_exp(B::float_sub(scores, max.clone()));
+            let is_masked = mask.is_some();
+            let weights = zero_masked::<B>(weights, mask);
             let sum = B::float_sum_dim(weights.clone(), 3);
-            let weights = call.drop_some(weights, call.factors(&tile));
-            let context = call.weighted_sum(weights, value, hides); // [batch, kv_heads, group * tile, d_value]
+            let weights = call.apply_dropout(weights, call.dropout_factors(&tile));
+            let context = call.weighted_sum(weights, value, is_masked); // [batch, kv_heads, group * tile, d_value]
             state = Some(match state {
-                None => (most, sum, context),
-                Some((before, sum_before, context_before)) => {
-                    let shrink = B::float_exp(B::float_sub(before, most.clone()));
-                    let sum = B::float_add(B::float_mul(sum_before, shrink.clone()), sum);
-                    let context = B::float_add(B::float_mul(context_before, shrink), context);
-                    (most, sum, context)
+                None => (max, sum, context),
+                Some((old_max, old_sum, old_context)) => {
+                    let rescale = B::float_exp(B::float_sub(old_max, max.clone()));
+                    let sum = B::float_add(B::float_mul(old_sum, rescale.clone()), sum);
+                    let context = B::float_add(B::float_mul(old_context, rescale), context);
+                    (max, sum, context)
                 }
             });
         }
         let (context, log_sum_exp, stats) = match state {
-            Some((most, sum, context)) => call.finish(most, sum, context),
+            Some((max, sum, context)) => call.finish(max, sum, context),
             None => call.fully_masked(queries.len()),
         };
-        contexts.push(call.by_head(context, queries.len()));
-        sums_of_exp.push(call.by_head(log_sum_exp, queries.len()));
-        all_stats.push(call.by_head(stats, queries.len()));
+        contexts.push(call.split_heads(context, queries.len()));
+        log_sum_exps.push(call.split_heads(log_sum_exp, queries.len()));
+        all_stats.push(call.split_heads(stats, queries.len()));
     }
     (
         cat::<B>(contexts, 2),
-        cat::<B>(sums_of_exp, 2),
+        cat::<B>(log_sum_exps, 2),
         cat::<B>(all_stats, 2),
     )
 }
 
 pub(super) fn backward<B: Backend>(
     saved: Saved<B>,
-    arrived: Arrived<B>,
+    output_grads: OutputGrads<B>,
     settings: &TiledSettings,
-) -> InputGradients<B> {
+) -> InputGrads<B> {
     let Inputs {
         query,
         key,
         value,
-        hidden,
+        mask,
         bias,
     } = saved.inputs;
     let mut d_bias = bias
         .as_ref()
-        .filter(|_| arrived.wants_bias)
+        .filter(|_| output_grads.needs_bias_grad)
         .map(|bias| BiasGradient::<B>::new(bias.shape().dims()));
-    let call = Call::<B>::new(settings, &query, hidden, bias);
+    let call = Call::<B>::new(settings, &query, mask, bias);
 
     let key_tiles: Vec<Range<usize>> = tiles(settings.shape.seq_k).collect();
     let mut d_keys: Vec<Option<FloatTensor<B>>> = vec![None; key_tiles.len()];
@@ -113,101 +113,103 @@ pub(super) fn backward<B: Backend>(
     for row in 0..call.plan.rows() {
         let queries = call.plan.queries(row);
         let is_one_tile = call.plan.tiles(0, row).nth(1).is_none();
-        let at = rows(&queries);
-        let part = |tensor: &FloatTensor<B>| call.grouped(B::float_slice(tensor.clone(), &at));
+        let slice = rows(&queries);
+        let part =
+            |tensor: &FloatTensor<B>| call.group_heads(B::float_slice(tensor.clone(), &slice));
         let query = part(&query);
-        let d_context = part(&arrived.d_context);
+        let d_context = part(&output_grads.d_context);
         let stats = part(&saved.stats); // [batch, kv_heads, group * tile, 2]
-        let most = column::<B>(&stats, 0); // [batch, kv_heads, group * tile, 1]
-        // At least 1, or 0 if the row is fully masked, and all its weights are zero already.
+        let max = column::<B>(&stats, 0); // [batch, kv_heads, group * tile, 1]
+        // At least 1, or 0 for a fully masked row, whose weights are all zero.
         let sum = B::float_clamp_min(column::<B>(&stats, 1), 0.5.into());
-        let mean = B::float_sum_dim(B::float_mul(d_context.clone(), part(&saved.context)), 3);
-        let d_log_sum_exp = arrived.d_log_sum_exp.as_ref().map(part);
+        let delta = B::float_sum_dim(B::float_mul(d_context.clone(), part(&saved.context)), 3);
+        let d_log_sum_exp = output_grads.d_log_sum_exp.as_ref().map(part);
         let mut d_query: Option<FloatTensor<B>> = None;
-        for (keys, is_whole) in call.plan.tiles(0, row) {
+        for (keys, is_unmasked) in call.plan.tiles(0, row) {
             let column = keys.start / TILE;
             let tile = Tile {
                 queries: queries.clone(),
                 keys,
-                is_whole,
+                is_unmasked,
             };
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
             let value = B::float_slice(value.clone(), &rows(&tile.keys));
-            let Scored {
+            let TileScores {
                 scores,
-                hidden,
-                slope,
+                mask,
+                softcap_grad,
             } = call.scores(query.clone(), key.clone(), &tile);
-            // No weight exceeds 1, even if a score were rounded differently this time.
-            let below = B::float_clamp_max(B::float_sub(scores, most.clone()), 0.0.into());
-            let weights = B::float_div(B::float_exp(below), sum.clone());
-            let weights = zero::<B>(weights, hidden.clone()); // [batch, kv_heads, group * tile, tile]
+            // No weight exceeds 1, even if a recomputed score is rounded differently.
+            let exponent = B::float_clamp_max(B::float_sub(scores, max.clone()), 0.0.into());
+            let weights = B::float_div(B::float_exp(exponent), sum.clone());
+            let weights = zero_masked::<B>(weights, mask.clone()); // [batch, kv_heads, group * tile, tile]
             let weights = if is_one_tile {
-                // With all weights at hand, their own sum is exact. It is about 1, or 0 if the
-                // row is fully masked.
+                // All weights of the row are available, so their own sum is exact. It is about 1,
+                // or 0 for a fully masked row.
                 let sum = B::float_sum_dim(weights.clone(), 3);
                 B::float_div(weights, B::float_clamp_min(sum, 0.5.into()))
             } else {
                 weights
             };
-            // Hidden keys, values and fully masked rows contribute nothing, whatever they hold.
-            let finite = |tensor: FloatTensor<B>| match hidden {
-                Some(_) => call.finite(tensor),
+            // Masked keys and values and fully masked rows contribute nothing, even if they are
+            // not finite.
+            let finite = |tensor: FloatTensor<B>| match mask {
+                Some(_) => call.zero_non_finite(tensor),
                 None => tensor,
             };
             let (query, key, value) = (finite(query.clone()), finite(key), finite(value));
             let d_context = finite(d_context.clone());
-            let factors = call.factors(&tile);
-            let d_weights = B::float_matmul(d_context.clone(), transposed::<B>(value));
-            let d_weights = call.drop_some(d_weights, factors.clone());
-            let mean = if is_one_tile {
-                // The same number, rounded like what it is taken off from: where a
-                // query looks at one key alone, nothing is left over.
+            let factors = call.dropout_factors(&tile);
+            let d_weights = B::float_matmul(d_context.clone(), transpose::<B>(value));
+            let d_weights = call.apply_dropout(d_weights, factors.clone());
+            let delta = if is_one_tile {
+                // The same value, but rounded like `d_weights`: if only one key is visible, the
+                // difference is exactly zero.
                 B::float_sum_dim(B::float_mul(weights.clone(), d_weights.clone()), 3)
             } else {
-                mean.clone()
+                delta.clone()
             };
-            let mean = match &d_log_sum_exp {
-                Some(d_log_sum_exp) => B::float_sub(mean, d_log_sum_exp.clone()),
-                None => mean,
+            let delta = match &d_log_sum_exp {
+                Some(d_log_sum_exp) => B::float_sub(delta, d_log_sum_exp.clone()),
+                None => delta,
             };
-            let d_scores = B::float_mul(weights.clone(), B::float_sub(d_weights, mean));
-            let d_scores = zero::<B>(d_scores, hidden.clone());
+            let d_scores = B::float_mul(weights.clone(), B::float_sub(d_weights, delta));
+            let d_scores = zero_masked::<B>(d_scores, mask.clone());
             if let Some(d_bias) = &mut d_bias {
-                let by_head = call.full(d_scores.clone(), &tile);
+                let by_head = call.split_tile_heads(d_scores.clone(), &tile);
                 d_bias.add(row, column, by_head);
             }
-            let d_products = match slope {
-                Some(slope) => zero::<B>(B::float_mul(d_scores, slope), hidden),
+            let d_dots = match softcap_grad {
+                Some(grad) => zero_masked::<B>(B::float_mul(d_scores, grad), mask),
                 None => d_scores,
             };
-            let d_products = B::float_mul_scalar(d_products, settings.scale.into());
-            let weights = call.drop_some(weights, factors);
-            add_to::<B>(
+            let d_dots = B::float_mul_scalar(d_dots, settings.scale.into());
+            let weights = call.apply_dropout(weights, factors);
+            accumulate::<B>(
                 &mut d_values[column],
-                B::float_matmul(transposed::<B>(weights), d_context),
+                B::float_matmul(transpose::<B>(weights), d_context),
             );
-            add_to::<B>(
+            accumulate::<B>(
                 &mut d_keys[column],
-                B::float_matmul(transposed::<B>(d_products.clone()), query),
+                B::float_matmul(transpose::<B>(d_dots.clone()), query),
             );
-            add_to::<B>(&mut d_query, B::float_matmul(d_products, key));
+            accumulate::<B>(&mut d_query, B::float_matmul(d_dots, key));
         }
         let d_query = d_query.unwrap_or_else(|| call.zeros_like(&query));
-        d_queries.push(call.by_head(d_query, queries.len()));
+        d_queries.push(call.split_heads(d_query, queries.len()));
     }
-    let whole = |tiles: Vec<Option<FloatTensor<B>>>, like: FloatTensor<B>| {
+    let concat = |tiles: Vec<Option<FloatTensor<B>>>, like: FloatTensor<B>| {
         let filled = tiles.into_iter().zip(&key_tiles).map(|(tile, keys)| {
-            // Keys that nobody sees have no gradient.
+            // Keys that are masked for every query have a zero gradient.
             tile.unwrap_or_else(|| call.zeros_like(&B::float_slice(like.clone(), &rows(keys))))
         });
         cat::<B>(filled.collect(), 2)
     };
-    InputGradients {
+    InputGrads {
         query: cat::<B>(d_queries, 2),
-        key: whole(d_keys, key),
-        value: whole(d_values, value),
-        bias: d_bias.map(|d_bias| d_bias.whole(&call.device)),
+        key: concat(d_keys, key),
+        value: concat(d_values, value),
+        bias: d_bias.map(|d_bias| d_bias.concat(&call.device)),
     }
 }
 
@@ -216,12 +218,15 @@ fn rows(range: &Range<usize>) -> [Slice; 3] {
     [Slice::full(), Slice::full(), Slice::from(range.clone())]
 }
 
-/// Column `at` of a `[_, _, _, columns]` tensor.
-fn column<B: Backend>(tensor: &FloatTensor<B>, at: usize) -> FloatTensor<B> {
+/// Column `index` of a `[_, _, _, columns]` tensor.
+fn column<B: Backend>(tensor: &FloatTensor<B>, index: usize) -> FloatTensor<B> {
     let all = Slice::full();
-    B::float_slice(tensor.clone(), &[all, all, all, Slice::from(at..at + 1)])
+    B::float_slice(
+        tensor.clone(),
+        &[all, all, all, Slice::from(index..index + 1)],
+    )
 }
 
-fn larger<B: Backend>(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
+fn elementwise_max<B: Backend>(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
     B::float_max_dim(B::float_cat(vec![a, b], 3), 3)
 }

@@ -1,4 +1,4 @@
-//! The query's own block.
+//! Block-local attention: a query attends to its own block.
 //!
 //! Qiu et al., [Blockwise Self-Attention](https://arxiv.org/abs/1911.02972), 2019.
 

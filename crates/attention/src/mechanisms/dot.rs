@@ -12,7 +12,7 @@ impl Attention for Dot {
         1.0
     }
 
-    fn sees_all_keys(&self) -> bool {
+    fn attends_to_all_keys(&self) -> bool {
         true
     }
 }

@@ -1,11 +1,11 @@
-//! Exact softmax attention over everything that the mask shows: the [engine](crate::flash()) itself.
+//! Exact softmax attention over all visible keys: [`flash`](crate::flash()) itself.
 
 use zoo_spec::Flash;
 
 use super::Attention;
 
 impl Attention for Flash {
-    fn sees_all_keys(&self) -> bool {
+    fn attends_to_all_keys(&self) -> bool {
         true
     }
 }

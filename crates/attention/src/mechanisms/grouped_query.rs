@@ -8,7 +8,7 @@ use zoo_spec::GroupedQuery;
 use super::Attention;
 
 impl Attention for GroupedQuery {
-    fn sees_all_keys(&self) -> bool {
+    fn attends_to_all_keys(&self) -> bool {
         true
     }
 }

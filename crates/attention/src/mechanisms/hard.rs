@@ -1,14 +1,14 @@
-//! One key alone, all or nothing:
+//! Hard attention: each query attends to a single key.
 //!
 //! ```text
-//! best    = argmax(score)                over the keys a query may see
+//! best    = argmax(score)                over the visible keys
 //! context = value of the best
 //! ```
 //!
 //! Xu et al., [Show, Attend and Tell](https://arxiv.org/abs/1502.03044), 2015.
 //!
-//! A choice has no gradient. In training, Gumbel noise on the scores makes the best a
-//! sample of the softmax, and the gradient is that of the soft choice it comes near to:
+//! The argmax has no gradient. In training, Gumbel noise on the scores makes the best key a sample
+//! of the softmax, and gradients use the straight-through estimator:
 //!
 //! ```text
 //! best    = argmax(score + noise)              noise = -ln(-ln(uniform))
@@ -17,56 +17,78 @@
 //! ```
 //!
 //! Jang et al., [Categorical Reparameterization with
-//! Gumbel-Softmax](https://arxiv.org/abs/1611.01144), 2016: straight-through.
+//! Gumbel-Softmax](https://arxiv.org/abs/1611.01144), 2016.
 
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use zoo_spec::Hard;
 
-pub use super::choice::Choice;
-use super::{Attention, Inputs, Mode, Output, Params};
-use crate::analysis::weighing::Weighing;
-use crate::counter::{draw, mix, row_key};
+use super::{Attention, Inputs, Mode, Params};
+use crate::analysis::weights::WeightFunction;
+use crate::counter::{mix, random_bits, row_key};
 use crate::mechanisms::standard::{
-    Attended, all_places, attend_by_weights, by_rows, changed, may_hide, scores_of, softmax,
+    apply_score_options, attend_with_weights, isolated_scores, may_mask, query_positions, softmax,
+    tensor_from_rows,
 };
 use crate::precision::widen;
 use crate::seed::next_seed;
-use crate::{AttentionOptions, AttentionShape};
+use crate::{AttentionOptions, AttentionOutput, AttentionShape};
+
+/// How hard attention selects its key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum HardSelection {
+    /// The key with the largest score, the first of several. Only the values have a gradient; that
+    /// of queries and keys is zero.
+    Best,
+    /// A key sampled from the softmax of the scores.
+    Sampled {
+        /// Temperature of the softmax in the straight-through gradient. Small values have a high
+        /// variance, large ones a high bias.
+        temperature: f64,
+        /// Random seed of the Gumbel noise, which depends only on the seed and the position and is
+        /// the same on every backend. Use a new seed for each training step.
+        seed: u64,
+    },
+}
 
 impl Attention for Hard {
-    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+    fn forward(
+        &self,
+        inputs: Inputs,
+        params: &Params,
+        options: &AttentionOptions,
+    ) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
-        let choice = match params.mode {
+        let selection = match params.mode {
             Mode::Function => sampled(self, self.seed),
             Mode::Training => sampled(self, mix(self.seed ^ next_seed(&query.device()))),
-            Mode::Inference => Choice::Best,
+            Mode::Inference => HardSelection::Best,
         };
-        hard(query, key, value, choice, options).into()
+        hard(query, key, value, selection, options)
     }
 
     fn is_flash(&self) -> bool {
         false
     }
 
-    fn weighing(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> Weighing {
-        Weighing::Hard(match params.mode {
+    fn weight_fn(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+        WeightFunction::Hard(match params.mode {
             Mode::Function => sampled(self, self.seed),
-            Mode::Training | Mode::Inference => Choice::Best,
+            Mode::Training | Mode::Inference => HardSelection::Best,
         })
     }
 }
 
-fn sampled(hard: &Hard, seed: u64) -> Choice {
-    Choice::Sampled {
+fn sampled(hard: &Hard, seed: u64) -> HardSelection {
+    HardSelection::Sampled {
         temperature: hard.temperature,
         seed,
     }
 }
 
-/// Attends to one key alone; its weights are 1 for that and 0 for the others.
+/// Hard attention: the weight of the selected key is 1, those of the others are 0.
 ///
-/// A query that sees nothing gets zeros. Half-precision tensors are computed in `f32` and
-/// rounded once, at the end.
+/// A fully masked query gets zeros. Half-precision tensors are computed in `f32` and rounded once,
+/// at the end.
 ///
 /// # Shapes
 ///
@@ -78,18 +100,18 @@ fn sampled(hard: &Hard, seed: u64) -> Choice {
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together, the temperature is not a number from
-/// 1e-6 to 1e6, or the tensors are not of one number type of up to 32 bits.
+/// If the shapes or the options do not match, the temperature is not between 1e-6 and 1e6, or the
+/// tensors do not have the same dtype of at most 32 bits.
 pub fn hard(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
-    choice: Choice,
+    selection: HardSelection,
     options: &AttentionOptions,
-) -> Attended {
+) -> AttentionOutput {
     let op = "hard attention";
     let shape = options.check_call(op, [&query, &key, &value]);
-    if let Choice::Sampled { temperature, .. } = choice {
+    if let HardSelection::Sampled { temperature, .. } = selection {
         assert!(
             TEMPERATURES.contains(&temperature),
             "{op}: a temperature must be from 1e-6 to 1e6, got {temperature}"
@@ -98,68 +120,67 @@ pub fn hard(
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
     let scale = options.scale.unwrap_or(shape.default_scale());
-    let scores = changed(
-        scores_of(query, key, scale, &shape, may_hide(options)),
+    let scores = apply_score_options(
+        isolated_scores(query, key, scale, &shape, may_mask(options)),
         options,
-        all_places(&shape),
+        query_positions(&shape),
     );
-    let hidden = options.pattern.hidden(op, &shape, &scores.device());
-    let weights = match choice {
-        Choice::Best => best(scores.detach(), hidden),
-        Choice::Sampled { temperature, seed } => {
-            let scores = scores.clone() + noise(seed, &shape, &scores);
-            let best = best(scores.clone().detach(), hidden.clone());
-            let soft = softmax(scores.div_scalar(temperature), hidden);
-            // The difference is nothing, but for its gradient.
+    let mask = options.pattern.dense_mask(op, &shape, &scores.device());
+    let weights = match selection {
+        HardSelection::Best => best(scores.detach(), mask),
+        HardSelection::Sampled { temperature, seed } => {
+            let scores = scores.clone() + gumbel_noise(seed, &shape, &scores);
+            let best = best(scores.clone().detach(), mask.clone());
+            let soft = softmax(scores.div_scalar(temperature), mask);
+            // Straight-through estimator: the difference is zero, but has the gradient of `soft`.
             best + (soft.clone() - soft.detach())
         }
     };
-    attend_by_weights(weights, value, options, &shape, stored, may_hide(options))
+    attend_with_weights(weights, value, options, &shape, stored, may_mask(options))
 }
 
-/// Temperatures that leave numbers in their range.
+/// Temperatures with which no value overflows.
 pub(crate) const TEMPERATURES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// 1 for the first of the largest scores of a row, if it is seen, and 0 for the others; NaN for
-/// a score that is NaN.
-fn best(scores: Tensor<4>, hidden: Option<Tensor<4, Bool>>) -> Tensor<4> {
+/// One-hot rows: 1 for the first of the largest scores, unless it is masked, and 0 for the others.
+/// NaN scores stay NaN.
+fn best(scores: Tensor<4>, mask: Option<Tensor<4, Bool>>) -> Tensor<4> {
     let dims = scores.dims();
     let [.., seq_k] = dims;
-    let hidden = hidden.map(|hidden| hidden.expand(dims));
-    let scores = match &hidden {
-        Some(hidden) => scores.mask_fill(hidden.clone(), f32::MIN),
+    let mask = mask.map(|mask| mask.expand(dims));
+    let scores = match &mask {
+        Some(mask) => scores.mask_fill(mask.clone(), f32::MIN),
         None => scores,
     };
-    // A bias of minus infinity hides, too: nothing is as large as this then.
-    let largest = scores.clone().max_dim(3).clamp_min(f32::MIN); // [batch, heads, seq_q, 1]
-    let is_less = scores.clone().lower(largest.expand(dims));
-    // Which of several equals an argmax returns is not the same everywhere.
-    let places = Tensor::<1, Int>::arange(0..seq_k as i64, &scores.device())
+    // A bias of minus infinity masks, too: then no score is as large as this.
+    let max = scores.clone().max_dim(3).clamp_min(f32::MIN); // [batch, heads, seq_q, 1]
+    let is_less = scores.clone().lower(max.expand(dims));
+    // Backends differ in which of several equal elements argmax returns.
+    let indices = Tensor::<1, Int>::arange(0..seq_k as i64, &scores.device())
         .cast(FloatDType::from(scores.dtype()))
         .reshape([1, 1, 1, seq_k])
         .expand(dims);
-    let first = places.clone().mask_fill(is_less, seq_k as f32).min_dim(3); // [batch, heads, seq_q, 1]
-    let is_first = places.equal(first.expand(dims));
-    let one = scores.zeros_like().mask_fill(is_first, 1.0);
-    // No comparison with NaN holds: a score that is NaN would choose the first key in silence.
-    let one = one.mask_where(scores.clone().is_nan(), scores);
-    match hidden {
-        Some(hidden) => one.mask_fill(hidden, 0.0),
-        None => one,
+    let first = indices.clone().mask_fill(is_less, seq_k as f32).min_dim(3); // [batch, heads, seq_q, 1]
+    let is_first = indices.equal(first.expand(dims));
+    let one_hot = scores.zeros_like().mask_fill(is_first, 1.0);
+    // Comparisons with NaN are false: a NaN score would silently select the first key.
+    let one_hot = one_hot.mask_where(scores.clone().is_nan(), scores);
+    match mask {
+        Some(mask) => one_hot.mask_fill(mask, 0.0),
+        None => one_hot,
     }
 }
 
-/// What is added to scores so that the best is a sample: `[batch, heads, seq_q, seq_k]`.
-fn noise(seed: u64, shape: &AttentionShape, scores: &Tensor<4>) -> Tensor<4> {
-    by_rows(shape, scores, |row, noise| {
-        // Turned over, so that dropout of the same seed drops others.
+/// Gumbel noise, `[batch, heads, seq_q, seq_k]`.
+fn gumbel_noise(seed: u64, shape: &AttentionShape, scores: &Tensor<4>) -> Tensor<4> {
+    tensor_from_rows(shape, scores, |row, noise| {
+        // Inverted, so that dropout with the same seed is independent.
         let row = row_key(!seed, row);
-        noise.extend((0..shape.seq_k).map(|key| gumbel(draw(row, key as u32))));
+        noise.extend((0..shape.seq_k).map(|key| gumbel(random_bits(row, key as u32))));
     })
 }
 
-/// `-ln(-ln(u))` of 32 bits as a fraction `u`, half a step further, so that it is neither
-/// 0 nor 1.
+/// `-ln(-ln(u))` with `u = (bits + 0.5) / 2^32`, which is neither 0 nor 1.
 fn gumbel(bits: u32) -> f32 {
     let fraction = (f64::from(bits) + 0.5) / 2f64.powi(32);
     -(-fraction.ln()).ln() as f32

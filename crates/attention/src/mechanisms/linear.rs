@@ -1,28 +1,29 @@
-//! Attention in time and memory that grow with the length alone. The weight of a key is
-//! a product of features instead of an exponential, and products can be reordered:
+//! Linear attention: time and memory are linear in the sequence length. The weight of a key is a
+//! dot product of features instead of an exponential, so the sums can be reordered:
 //!
 //! ```text
 //! context_i = φ(q_i) · S / (φ(q_i) · z)       S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)
 //! ```
 //!
-//! over the keys that query `i` sees: all of them, or those up to its own place. There
-//! are no `seq_q x seq_k` weights, forward or backward.
+//! over the visible keys of query `i`: all of them, or those up to its own position. The
+//! `seq_q x seq_k` weights are never materialised, forward or backward.
 //!
 //! Katharopoulos et al., [Transformers are RNNs](https://arxiv.org/abs/2006.16236), 2020.
 
 use burn::tensor::Tensor;
 use zoo_spec::Linear;
 
-use super::{Attention, Inputs, Output, Params};
-use crate::analysis::weighing::Weighing;
+use super::{Attention, Inputs, Params};
+use crate::analysis::weights::WeightFunction;
 use crate::precision::{narrow, widen};
 use crate::scan::{
-    FeatureMap, LinearState, Sight, causal, heads, mean, read_out, refuse_scores, with_ones,
+    FeatureMap, KeyMask, LinearState, append_ones, causal, grouped_matmul, in_head_groups,
+    reject_score_options, weighted_mean,
 };
-use crate::{AttentionOptions, AttentionShape};
+use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Linear {
-    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> Output {
+    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
         linear(query, key, value, self.features.into(), options).into()
     }
@@ -35,8 +36,8 @@ impl Attention for Linear {
         false
     }
 
-    fn weighing(&self, _: &Params, _: &Tensor<4>, _: &AttentionShape) -> Weighing {
-        Weighing::Features(self.features.into())
+    fn weight_fn(&self, _: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+        WeightFunction::Features(self.features.into())
     }
 
     fn features(&self) -> Option<FeatureMap> {
@@ -44,7 +45,7 @@ impl Attention for Linear {
     }
 
     fn state(&self, _: usize) -> Option<LinearState> {
-        Some(LinearState::of_features(self.features.into()))
+        Some(LinearState::from_features(self.features.into()))
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
@@ -52,12 +53,11 @@ impl Attention for Linear {
     }
 }
 
-/// Attends by a product of features.
+/// Linear attention with a feature map.
 ///
-/// Half-precision tensors are computed in `f32` and rounded once, at the end. A query
-/// whose features meet those of no key, so that all its products sum to less than 1e-30,
-/// gets zeros, like one that sees nothing. Random features are taken as shares of the
-/// largest of all keys of a head: before that one, keys that are far smaller count as none.
+/// Half-precision tensors are computed in `f32` and rounded once, at the end. A query whose weights
+/// sum to less than 1e-30 gets zeros, like a fully masked one. Random features are divided by the
+/// largest of all keys of a head, so that far smaller ones may underflow.
 ///
 /// # Shapes
 ///
@@ -68,9 +68,9 @@ impl Attention for Linear {
 ///
 /// # Panics
 ///
-/// If the tensors do not fit together or are not of one number type of up to 32 bits; if
-/// the pattern is more than full or causal, key lengths and key padding; if something is
-/// to be done to scores, of which there are none.
+/// If the shapes do not match, or the tensors do not have the same dtype of at most 32 bits; if the
+/// pattern is not built from full, causal, key lengths and key padding; if the options change
+/// scores or weights.
 pub fn linear(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -80,29 +80,30 @@ pub fn linear(
 ) -> Tensor<4> {
     let op = "linear attention";
     let shape = options.check_call(op, [&query, &key, &value]);
-    refuse_scores(op, options);
-    let features = features.ready(op, &query);
-    let sight = Sight::of(op, &options.pattern, &shape, &query.device());
+    reject_score_options(op, options);
+    let features = features.prepare(op, &query);
+    let key_mask = KeyMask::from_pattern(op, &options.pattern, &shape, &query.device());
 
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-    let scale = features.scale(options.scale, &shape);
-    let attend = |[query, key, value]: [Tensor<4>; 3], sight: &Sight, shape: &AttentionShape| {
-        let query = features.of_queries(query, scale);
-        let (key, value, poison) = sight.finite(key, value, shape, options.assume_finite);
-        let key = features.of_keys(key, scale, sight); // [batch, kv_heads, seq_k, features]
-        let value = with_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
-        let sums = if sight.is_causal {
-            causal(query, key, value, shape, None)
-        } else {
-            read_out(query, key.swap_dims(2, 3).matmul(value))
-        }; // [batch, heads, seq_q, d_value + 1]
-        let context = mean(sums, shape.d_value);
-        match poison {
-            Some(poison) => context + poison,
-            None => context,
-        }
-    };
-    let context = heads::some_at_a_time([query, key, value], &sight, &shape, attend);
+    let scale = features.scale(options.scale, shape.default_scale());
+    let attend =
+        |[query, key, value]: [Tensor<4>; 3], key_mask: &KeyMask, shape: &AttentionShape| {
+            let query = features.map_queries(query, scale);
+            let (key, value, poison) = key_mask.finite(key, value, shape, options.assume_finite);
+            let key = features.map_keys(key, scale, key_mask); // [batch, kv_heads, seq_k, features]
+            let value = append_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
+            let sums = if key_mask.is_causal {
+                causal(query, key, value, shape, None)
+            } else {
+                grouped_matmul(query, key.swap_dims(2, 3).matmul(value))
+            }; // [batch, heads, seq_q, d_value + 1]
+            let context = weighted_mean(sums, shape.d_value);
+            match poison {
+                Some(poison) => context + poison,
+                None => context,
+            }
+        };
+    let context = in_head_groups([query, key, value], &key_mask, &shape, attend);
     narrow(context, stored)
 }

@@ -27,8 +27,8 @@ impl Attention for LocalM {
     }
 }
 
-/// Attends to the `window` keys on either side of the key of a query's own number, tile by
-/// tile; a query beyond the last key's window gets zeros.
+/// Attention to the keys at most `window` away from the key with the query's index. A query without
+/// such a key gets zeros.
 ///
 /// # Shapes
 ///
@@ -39,7 +39,7 @@ impl Attention for LocalM {
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together.
+/// If the shapes or the options do not match.
 pub fn local_monotonic(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -47,7 +47,6 @@ pub fn local_monotonic(
     window: usize,
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let seen = Pattern::Monotonic { window };
-    let pattern = options.pattern.clone().and(seen);
+    let pattern = options.pattern.clone().and(Pattern::Monotonic { window });
     flash(query, key, value, &options.clone().with_pattern(pattern))
 }

@@ -13,52 +13,58 @@ use burn::tensor::{Bool, Device, FloatDType, Int, Tensor, TensorData};
 use zoo_spec::LocalP;
 
 use super::{
-    Attention, HeadSizes, Inputs, MechanismParams, Output, Params, flops_of_matrix, flops_of_pairs,
-    init_matrix, init_vector,
+    Attention, HeadSizes, Inputs, MechanismParams, Params, matrix_param, pair_flops,
+    projection_flops, vector_param,
 };
-use crate::analysis::weighing::Weighing;
+use crate::analysis::weights::WeightFunction;
+use crate::mechanisms::multiplicative::project_query;
 use crate::mechanisms::standard::{
-    Attended, all_places, attend_by_weights, changed, scores_of, softmax,
+    apply_score_options, attend_with_weights, isolated_scores, query_positions, softmax,
 };
 use crate::precision::{check_parameter, widen};
-use crate::{AttentionOptions, AttentionShape, Pattern};
+use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
 impl Attention for LocalP {
     fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
         MechanismParams {
-            vector: Some(init_vector(sizes, device)),
-            matrix: Some(init_matrix(sizes, device)),
+            vector: Some(vector_param(sizes, device)),
+            matrix: Some(matrix_param(sizes, device)),
             ..MechanismParams::none()
         }
     }
 
-    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+    fn forward(
+        &self,
+        inputs: Inputs,
+        params: &Params,
+        options: &AttentionOptions,
+    ) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
-        let learned = (params.vector(&query), params.matrix(&query));
-        local_predictive(query, key, value, learned, self.window, options).into()
+        let predictor = (params.vector(&query), params.matrix(&query));
+        local_predictive(query, key, value, predictor, self.window, options)
     }
 
     fn is_flash(&self) -> bool {
         false
     }
 
-    fn weighing(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> Weighing {
-        let learned = (params.vector(query), params.matrix(query));
-        Weighing::Predicted(Box::new(learned), self.window)
+    fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+        let predictor = (params.vector(query), params.matrix(query));
+        WeightFunction::Predicted(Box::new(predictor), self.window)
     }
 
     fn flops(&self, shape: &AttentionShape, options: &AttentionOptions) -> f64 {
-        flops_of_pairs(shape, options) + flops_of_matrix(shape)
+        pair_flops(shape, options) + projection_flops(shape)
     }
 }
 
-/// Attends to the `window` keys on either side of a predicted place; returns its weights,
-/// which sum up to less than 1.
+/// Attention to the `window` keys on either side of a predicted position; returns its weights, too,
+/// which sum to less than 1.
 ///
-/// The number of keys is that of the example where the pattern has key lengths or key
-/// padding: padding changes nothing. Gradients reach vector and matrix through the
-/// distances from the place; which keys are in the window has none. Half-precision tensors
-/// are computed in `f32` and rounded once, at the end.
+/// If the pattern has key lengths or key padding, the number of keys is that of the example, so
+/// that padding does not change the result. Vector and matrix get gradients through the distance
+/// from the position, not through the window bounds. Half-precision tensors are computed in `f32`
+/// and rounded once, at the end.
 ///
 /// # Shapes
 ///
@@ -66,15 +72,14 @@ impl Attention for LocalP {
 /// - key: `[batch, kv_heads, seq_k, d_head]`
 /// - value: `[batch, kv_heads, seq_k, d_value]`
 /// - vector: `[heads, d_head]`, the `v_p` of each head
-/// - matrix: `[heads, d_head, d_head]`, the `W_p` of each head, with which queries are
-///   multiplied from the left
+/// - matrix: `[heads, d_head, d_head]`, the `W_p` of each head, multiplied from the right
 /// - context: `[batch, heads, seq_q, d_value]`
 /// - weights: `[batch, heads, seq_q, seq_k]`
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together, the window is zero, or the tensors
-/// are not of one number type of up to 32 bits.
+/// If the shapes or the options do not match, the window is zero, or the tensors do not have the
+/// same dtype of at most 32 bits.
 pub fn local_predictive(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -82,7 +87,7 @@ pub fn local_predictive(
     (vector, matrix): (Tensor<2>, Tensor<3>),
     window: usize,
     options: &AttentionOptions,
-) -> Attended {
+) -> AttentionOutput {
     let op = "local-p attention";
     let shape = options.check_call(op, [&query, &key, &value]);
     let (heads, d_head) = (shape.heads, shape.d_head);
@@ -93,53 +98,46 @@ pub fn local_predictive(
         "{op}: the vector must be [heads = {heads}, d_head = {d_head}], got {:?}",
         vector.dims()
     );
-    assert!(
-        matrix.dims() == [heads, d_head, d_head],
-        "{op}: the matrix must be [heads = {heads}, d_head = {d_head}, d_head = {d_head}], got {:?}",
-        matrix.dims()
-    );
     check_parameter(op, "vector", query.dtype(), vector.dtype());
-    check_parameter(op, "matrix", query.dtype(), matrix.dtype());
 
     let stored = query.dtype();
-    let vector = vector.reshape([1, heads, 1, d_head]);
-    let matrix = matrix.reshape([1, heads, d_head, d_head]);
-    let [query, key, value, vector, matrix] = [query, key, value, vector, matrix].map(widen);
+    let vector = widen(vector.reshape([1, heads, 1, d_head]));
+    let hidden = project_query(op, query.clone(), matrix, &shape).tanh() * vector; // [batch, heads, seq_q, d_head]
+    let [query, key, value] = [query, key, value].map(widen);
     let (device, dtype) = (query.device(), query.dtype());
 
-    let inner = query.clone().matmul(matrix).tanh() * vector; // [batch, heads, seq_q, d_head]
-    // sigmoid(x) = (1 + tanh(x / 2)) / 2: nothing that could be too large.
-    let share = inner.sum_dim(3).mul_scalar(0.5).tanh().add_scalar(1.0); // [batch, heads, seq_q, 1]
-    let place = match number_of_keys(&options.pattern, op, &shape, &share) {
-        Some(keys) => share * keys.mul_scalar(0.5),
-        None => share.mul_scalar(0.5 * shape.seq_k as f64),
+    // sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow.
+    let fraction = hidden.sum_dim(3).mul_scalar(0.5).tanh().add_scalar(1.0); // [batch, heads, seq_q, 1]
+    let position = match num_keys(&options.pattern, op, &shape, &fraction) {
+        Some(keys) => fraction * keys.mul_scalar(0.5),
+        None => fraction.mul_scalar(0.5 * shape.seq_k as f64),
     };
     let keys = Tensor::<1, Int>::arange(0..shape.seq_k as i64, &device)
         .cast(FloatDType::from(dtype))
         .reshape([1, 1, 1, shape.seq_k]);
-    let away = keys - place; // [batch, heads, seq_q, seq_k]
-    let outside: Tensor<4, Bool> = away.clone().detach().abs().greater_elem(window as f64);
+    let distance = keys - position; // [batch, heads, seq_q, seq_k]
+    let outside: Tensor<4, Bool> = distance.clone().detach().abs().greater_elem(window as f64);
     // 2σ² = window² / 2
-    let near = away
+    let gaussian = distance
         .square()
         .mul_scalar(-2.0 / (window as f64).powi(2))
         .exp();
 
     let scale = options.scale.unwrap_or(shape.default_scale());
-    let scores = changed(
-        scores_of(query, key, scale, &shape, true),
+    let scores = apply_score_options(
+        isolated_scores(query, key, scale, &shape, true),
         options,
-        all_places(&shape),
+        query_positions(&shape),
     );
-    let hidden = options.pattern.hidden(op, &shape, &device);
-    let weights = softmax(scores, hidden.into_iter().chain([outside])) * near; // [batch, heads, seq_q, seq_k]
-    // What is outside of the window is hidden.
-    attend_by_weights(weights, value, options, &shape, stored, true)
+    let mask = options.pattern.dense_mask(op, &shape, &device);
+    let weights = softmax(scores, mask.into_iter().chain([outside])) * gaussian; // [batch, heads, seq_q, seq_k]
+    // Keys outside of the window are masked.
+    attend_with_weights(weights, value, options, &shape, stored, true)
 }
 
-/// How many keys each example has up to its last one, `[batch, 1, 1, 1]` on the device of
-/// `like`, where the pattern says it of keys alone.
-fn number_of_keys(
+/// The number of keys of each example up to the last valid one, `[batch, 1, 1, 1]` on the device of
+/// `like`, if the pattern has key lengths or key padding.
+fn num_keys(
     pattern: &Pattern,
     op: &str,
     shape: &AttentionShape,
@@ -154,15 +152,15 @@ fn number_of_keys(
             Some(Tensor::from_data(lengths, (device, dtype)))
         }
         Pattern::KeyPadding(_) => {
-            let padding = pattern.hidden(op, shape, device)?; // [batch, 1, 1, seq_k]
-            let numbers = Tensor::<1, Int>::arange(1..seq_k as i64 + 1, device)
+            let padding = pattern.dense_mask(op, shape, device)?; // [batch, 1, 1, seq_k]
+            let counts = Tensor::<1, Int>::arange(1..seq_k as i64 + 1, device)
                 .cast(FloatDType::from(dtype))
                 .reshape([1, 1, 1, seq_k])
                 .expand([batch, 1, 1, seq_k]);
-            Some(numbers.mask_fill(padding, 0.0).max_dim(3))
+            Some(counts.mask_fill(padding, 0.0).max_dim(3))
         }
         Pattern::And(a, b) => {
-            let [a, b] = [a, b].map(|part| number_of_keys(part, op, shape, like));
+            let [a, b] = [a, b].map(|part| num_keys(part, op, shape, like));
             match (a, b) {
                 (Some(a), Some(b)) => Some(a.min_pair(b)),
                 (a, b) => a.or(b),

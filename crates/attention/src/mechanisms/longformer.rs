@@ -1,4 +1,4 @@
-//! A window of keys and global tokens at the start of the sequence.
+//! A sliding window and global tokens at the start of the sequence.
 //!
 //! Beltagy et al., [Longformer](https://arxiv.org/abs/2004.05150), 2020.
 

@@ -1,24 +1,24 @@
-//! Every mechanism, and one call for any of them.
+//! The attention mechanisms and their registry.
 //!
 //! A mechanism is a struct of `zoo-spec`, with its keys and capabilities, and a file here that
-//! implements `Attention` for it. What a file leaves out is derived from
-//! [`flash`](crate::flash()) over its pattern.
+//! implements `Attention` for it. By default a mechanism is [`flash`](crate::flash()) with its
+//! pattern.
 
 mod attention;
-mod choice;
 mod params;
 
 use burn::tensor::Tensor;
 pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig, for_each_mechanism};
 
-pub(crate) use self::attention::{Attention, Inputs, Output, flops_of_matrix, flops_of_pairs};
+pub(crate) use self::attention::{Attention, Inputs, pair_flops, projection_flops};
 pub use self::fixed::fixed;
 pub use self::lsh::{Hashing, lsh};
-pub(crate) use self::lsh::{hidden_by_hashes, units};
-pub(crate) use self::params::{HeadSizes, Mode, Params, init_matrix, init_vector};
-pub use self::params::{MechanismParams, drawn_matrix, drawn_vector};
+pub(crate) use self::lsh::{lsh_mask, normalize_rows};
+pub(crate) use self::params::{HeadSizes, Mode, Params, matrix_param, vector_param};
+pub use self::params::{MechanismParams, init_matrix, init_vector};
 pub use self::strided::strided;
-use crate::{AttentionOptions, Body, which_body};
+use crate::AttentionOptions;
+use crate::flash::{FlashKernel, selected_kernel};
 
 macro_rules! registry {
     ($($module:ident::$type:ident),+ $(,)?) => {
@@ -26,7 +26,7 @@ macro_rules! registry {
         pub use zoo_spec::{$($type),+};
 
         /// The implementation of a mechanism.
-        pub(crate) fn of(mechanism: &MechanismConfig) -> &dyn Attention {
+        pub(crate) fn implementation(mechanism: &MechanismConfig) -> &dyn Attention {
             match mechanism {
                 $( MechanismConfig::$type(mechanism) => mechanism, )+
             }
@@ -36,12 +36,13 @@ macro_rules! registry {
 
 for_each_mechanism!(registry);
 
-/// Attends with a mechanism: its name, for the default sizes, or a [`MechanismConfig`].
+/// Computes attention with a mechanism, given by its name (with default settings) or as a
+/// [`MechanismConfig`].
 ///
-/// A mechanism that attends to some of the keys attends to those of them that the options' pattern
-/// shows. Parameters are those of the initialisation, always the same, and a mechanism that
-/// samples uses its own seed: to measure it, not to train it. `lsh` uses its queries as keys and
-/// ignores `key`.
+/// The mask of a sparse mechanism is intersected with the pattern of the options. Parameters have
+/// their initial values, which are always the same, and a mechanism that samples uses its own seed:
+/// this is meant for measurements, not for training. `lsh` uses its queries as keys and ignores
+/// `key`.
 ///
 /// # Shapes
 ///
@@ -52,7 +53,7 @@ for_each_mechanism!(registry);
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together, or the mechanism does not support an option.
+/// If the shapes or the options do not match, or the mechanism does not support an option.
 pub fn attend(
     mechanism: impl Into<MechanismConfig>,
     query: Tensor<4>,
@@ -62,26 +63,27 @@ pub fn attend(
 ) -> Tensor<4> {
     let inputs = Inputs { query, key, value };
     let mechanism = mechanism.into();
-    let output = of(&mechanism).forward(inputs, &Params::default(), options);
+    let output = implementation(&mechanism).forward(inputs, &Params::default(), options);
     output.context
 }
 
-/// Which kernel computes a mechanism that is a single call of [`flash`](crate::flash()), on the
-/// backend of these tensors; `None` for the others.
+/// The kernel that computes a mechanism on the backend of these tensors, or `None` if the mechanism
+/// is not a single call of [`flash`](crate::flash()).
 ///
 /// # Panics
 ///
 /// As for [`attend`].
-pub fn which_body_of(
+pub fn selected_kernel_of(
     mechanism: &MechanismConfig,
     query: &Tensor<4>,
     key: &Tensor<4>,
     value: &Tensor<4>,
     options: &AttentionOptions,
-) -> Option<Body> {
-    let mechanism = of(mechanism);
+) -> Option<FlashKernel> {
+    let mechanism = implementation(mechanism);
     let [.., seq_k, d_head] = key.dims();
-    let options = || mechanism.options(options, seq_k, d_head);
-    let is_flash = mechanism.is_flash();
-    is_flash.then(|| which_body(query, key, value, &options()))
+    mechanism.is_flash().then(|| {
+        let options = mechanism.options(options, seq_k, d_head);
+        selected_kernel(query, key, value, &options)
+    })
 }

@@ -1,24 +1,24 @@
-//! Products of queries and keys through a matrix that is learned:
+//! Multiplicative (bilinear) attention with a trained matrix:
 //!
 //! ```text
 //! score_ij = q_i · W · k_j
-//! context  = softmax(score) · value        over the keys a query may see
+//! context  = softmax(score) · value        over the visible keys
 //! ```
 //!
 //! Luong et al., [Effective Approaches to Attention-based Neural Machine
-//! Translation](https://arxiv.org/abs/1508.04025), 2015: their `general` score. With the
-//! identity for a matrix it is their `dot`.
+//! Translation](https://arxiv.org/abs/1508.04025), 2015: their `general` score. With the identity
+//! matrix it is their `dot` score.
 
 use burn::tensor::{Device, Tensor};
 use zoo_spec::Multiplicative;
 
 use super::{
-    Attention, HeadSizes, Inputs, MechanismParams, Output, Params, flops_of_matrix, flops_of_pairs,
-    init_matrix,
+    Attention, HeadSizes, Inputs, MechanismParams, Params, matrix_param, pair_flops,
+    projection_flops,
 };
-use crate::analysis::weighing::Weighing;
+use crate::analysis::weights::WeightFunction;
 use crate::precision::{check_parameter, narrow, widen};
-use crate::{AttentionOptions, AttentionShape, flash};
+use crate::{AttentionOptions, AttentionOutput, AttentionShape, flash};
 
 impl Attention for Multiplicative {
     fn default_scale(&self, _: usize) -> f64 {
@@ -27,12 +27,17 @@ impl Attention for Multiplicative {
 
     fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
         MechanismParams {
-            matrix: Some(init_matrix(sizes, device)),
+            matrix: Some(matrix_param(sizes, device)),
             ..MechanismParams::none()
         }
     }
 
-    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+    fn forward(
+        &self,
+        inputs: Inputs,
+        params: &Params,
+        options: &AttentionOptions,
+    ) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
         let matrix = params.matrix(&query);
         multiplicative(query, key, value, matrix, options).into()
@@ -42,21 +47,20 @@ impl Attention for Multiplicative {
         false
     }
 
-    fn weighing(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> Weighing {
-        Weighing::Multiplicative(params.matrix(query))
+    fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+        WeightFunction::Multiplicative(params.matrix(query))
     }
 
-    fn sees_all_keys(&self) -> bool {
+    fn attends_to_all_keys(&self) -> bool {
         true
     }
 
     fn flops(&self, shape: &AttentionShape, options: &AttentionOptions) -> f64 {
-        flops_of_pairs(shape, options) + flops_of_matrix(shape)
+        pair_flops(shape, options) + projection_flops(shape)
     }
 }
 
-/// Attends by `q · W · k`, tile by tile. Scores are multiplied by nothing unless a scale
-/// is given.
+/// Attention with scores `q · W · k`, tile by tile. The default scale is 1.
 ///
 /// # Shapes
 ///
@@ -68,8 +72,8 @@ impl Attention for Multiplicative {
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together, or the tensors are not of one
-/// number type of up to 32 bits.
+/// If the shapes or the options do not match, or the tensors do not have the same dtype of at most
+/// 32 bits.
 pub fn multiplicative(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -80,7 +84,7 @@ pub fn multiplicative(
     let op = "multiplicative attention";
     let shape = options.check_call(op, [&query, &key, &value]);
     let stored = query.dtype();
-    let query = through(op, query, matrix, &shape);
+    let query = project_query(op, query, matrix, &shape);
     let [key, value] = [key, value].map(widen);
     let options = AttentionOptions {
         scale: Some(options.scale.unwrap_or(1.0)),
@@ -89,8 +93,8 @@ pub fn multiplicative(
     narrow(flash(query, key, value, &options), stored)
 }
 
-/// `q·W` in `f32`: what products with keys are taken of.
-pub(crate) fn through(
+/// `q·W` in `f32`.
+pub(crate) fn project_query(
     op: &str,
     query: Tensor<4>,
     matrix: Tensor<3>,

@@ -4,8 +4,8 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::counter::Normals;
-use crate::kept::Kept;
-use crate::scan::{FeatureMap, RedrawnFeatures};
+use crate::memo::Memo;
+use crate::scan::{FeatureMap, ResampledFeatures};
 
 /// Parameters of a mechanism, besides the projections of a module.
 #[derive(Module, Debug)]
@@ -16,10 +16,9 @@ pub struct MechanismParams {
     /// position.
     pub matrix: Option<Param<Tensor<3>>>,
     /// Random features that are resampled; not trained, but part of the record.
-    pub features: Option<RedrawnFeatures>,
+    pub features: Option<ResampledFeatures>,
 }
 
-/// Heads of a module.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadSizes {
     pub(crate) heads: usize,
@@ -35,13 +34,12 @@ impl MechanismParams {
         }
     }
 
-    /// The parameters of one call.
-    pub(crate) fn of_call(&self, mode: Mode) -> Params {
+    pub(crate) fn for_mode(&self, mode: Mode) -> Params {
         Params {
             vector: self.vector.as_ref().map(Param::val),
             matrix: self.matrix.as_ref().map(Param::val),
             features: self.features.as_ref().map(|features| match mode {
-                Mode::Training => features.features_of_training_pass(),
+                Mode::Training => features.training_features(),
                 Mode::Inference | Mode::Function => features.features(),
             }),
             mode,
@@ -49,19 +47,19 @@ impl MechanismParams {
     }
 }
 
-/// What a call is made for.
+/// The context of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Mode {
-    /// As a function of its arguments: a mechanism that samples uses its own seed.
+    /// A pure function of the arguments: a mechanism that samples uses its own seed.
     #[default]
     Function,
     /// A training pass of a module.
     Training,
-    /// A pass of a module without gradients.
+    /// An inference pass of a module.
     Inference,
 }
 
-/// The parameters of one call; those that are missing are as they are initialised.
+/// The parameters of one call; missing ones have their initial values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Params {
     vector: Option<Tensor<2>>,
@@ -73,64 +71,65 @@ pub(crate) struct Params {
 impl Params {
     pub(crate) fn vector(&self, query: &Tensor<4>) -> Tensor<2> {
         let [_, heads, _, d_head] = query.dims();
-        let initial = || TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
-        let options = (&query.device(), query.dtype());
-        let vector = self.vector.clone();
-        vector.unwrap_or_else(|| Tensor::from_data(initial(), options))
+        self.vector.clone().unwrap_or_else(|| {
+            let vector = TensorData::new(init_vector(heads, d_head), [heads, d_head]);
+            Tensor::from_data(vector, (&query.device(), query.dtype()))
+        })
     }
 
     pub(crate) fn matrix(&self, query: &Tensor<4>) -> Tensor<3> {
         let [_, heads, _, d_head] = query.dims();
-        let initial = || TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
-        let options = (&query.device(), query.dtype());
-        let matrix = self.matrix.clone();
-        matrix.unwrap_or_else(|| Tensor::from_data(initial(), options))
+        self.matrix.clone().unwrap_or_else(|| {
+            let matrix = TensorData::new(init_matrix(heads, d_head), [heads, d_head, d_head]);
+            Tensor::from_data(matrix, (&query.device(), query.dtype()))
+        })
     }
 }
 
-/// [`drawn_vector`] as a parameter.
-pub(crate) fn init_vector(sizes: HeadSizes, device: &Device) -> Param<Tensor<2>> {
+/// [`init_vector`] as a parameter.
+pub(crate) fn vector_param(sizes: HeadSizes, device: &Device) -> Param<Tensor<2>> {
     let HeadSizes { heads, d_head } = sizes;
-    let vector = TensorData::new(drawn_vector(heads, d_head), [heads, d_head]);
+    let vector = TensorData::new(init_vector(heads, d_head), [heads, d_head]);
     Param::from_tensor(Tensor::from_data(vector, device))
 }
 
-/// [`drawn_matrix`] as a parameter.
-pub(crate) fn init_matrix(sizes: HeadSizes, device: &Device) -> Param<Tensor<3>> {
+/// [`init_matrix`] as a parameter.
+pub(crate) fn matrix_param(sizes: HeadSizes, device: &Device) -> Param<Tensor<3>> {
     let HeadSizes { heads, d_head } = sizes;
-    let matrix = TensorData::new(drawn_matrix(heads, d_head), [heads, d_head, d_head]);
+    let matrix = TensorData::new(init_matrix(heads, d_head), [heads, d_head, d_head]);
     Param::from_tensor(Tensor::from_data(matrix, device))
 }
 
-/// The initial vectors of [`additive`](crate::additive()) and
-/// [`local_predictive`](crate::local_predictive) attention, `[heads, d_head]`: normal, with a
+/// The initial vectors of [`additive`](crate::mechanisms::additive::additive()) and
+/// [`local_predictive`](crate::mechanisms::local_p::local_predictive) attention, `[heads, d_head]`: normal, with a
 /// variance of `1 / d_head`.
-pub fn drawn_vector(heads: usize, d_head: usize) -> Vec<f32> {
-    drawn(0, heads, d_head)
+pub fn init_vector(heads: usize, d_head: usize) -> Vec<f32> {
+    normal(0, heads, d_head)
 }
 
-/// The initial matrices of [`multiplicative`](crate::multiplicative()) and
-/// [`local_predictive`](crate::local_predictive) attention, `[heads, d_head, d_head]`: normal,
+/// The initial matrices of [`multiplicative`](crate::mechanisms::multiplicative::multiplicative()) and
+/// [`local_predictive`](crate::mechanisms::local_p::local_predictive) attention, `[heads, d_head, d_head]`: normal,
 /// with a variance of `1 / d_head²`, so that scores have the size of scaled dot products.
-pub fn drawn_matrix(heads: usize, d_head: usize) -> Vec<f32> {
-    let mut matrix = drawn(1, heads * d_head, d_head);
-    let shrink = 1.0 / (d_head as f32).sqrt();
-    matrix.iter_mut().for_each(|number| *number *= shrink);
+pub fn init_matrix(heads: usize, d_head: usize) -> Vec<f32> {
+    let mut matrix = normal(1, heads * d_head, d_head);
+    let factor = 1.0 / (d_head as f32).sqrt();
+    matrix.iter_mut().for_each(|value| *value *= factor);
     matrix
 }
 
-fn drawn(stream: u64, rows: usize, width: usize) -> Vec<f32> {
-    static KEPT: Kept<(u64, usize, usize), Vec<f32>> = Kept::new();
-    let kept = KEPT.get((stream, rows, width), |_| draw(stream, rows, width));
-    kept.to_vec()
+fn normal(stream: u64, rows: usize, width: usize) -> Vec<f32> {
+    static MEMO: Memo<(u64, usize, usize), Vec<f32>> = Memo::new();
+    let key = (stream, rows, width);
+    MEMO.get(key, |_| sample_normal(stream, rows, width))
+        .to_vec()
 }
 
-fn draw(stream: u64, rows: usize, width: usize) -> Vec<f32> {
-    let spread = 1.0 / (width as f64).sqrt();
+fn sample_normal(stream: u64, rows: usize, width: usize) -> Vec<f32> {
+    let std = 1.0 / (width as f64).sqrt();
     let row = |row: usize| {
         let mut normals = Normals::new([stream, row as u64, width as u64]);
         (0..width)
-            .map(move |_| (spread * normals.next()) as f32)
+            .map(move |_| (std * normals.next()) as f32)
             .collect::<Vec<_>>()
     };
     (0..rows).flat_map(row).collect()

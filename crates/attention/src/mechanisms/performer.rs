@@ -1,27 +1,39 @@
-//! Linear attention by random features, whose products approximate the exponential of softmax.
+//! Linear attention with random features that approximate the exponential of softmax.
 //!
 //! Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
 
 use burn::tensor::{Device, Tensor};
 use zoo_spec::Performer;
 
-use super::{Attention, HeadSizes, Inputs, MechanismParams, Output, Params};
-use crate::analysis::weighing::Weighing;
-pub use crate::scan::RedrawnFeatures;
+use super::{Attention, HeadSizes, Inputs, MechanismParams, Params};
+use crate::analysis::weights::WeightFunction;
+use crate::counter::mix;
+use crate::mechanisms::linear::linear;
+pub use crate::scan::ResampledFeatures;
 use crate::scan::{FeatureMap, LinearState, RandomFeatures};
-use crate::{AttentionOptions, AttentionShape, linear};
+use crate::seed::next_seed;
+use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Performer {
     fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
-        let first = RandomFeatures::new(self.features, self.seed);
-        let redrawn = |interval| RedrawnFeatures::new(first, interval, sizes.d_head, device);
+        // Features that are resampled are part of the record, so their first sample may be random.
+        let resampled = |interval| {
+            let seed = mix(self.seed ^ next_seed(device));
+            let first = RandomFeatures::new(self.features, seed);
+            ResampledFeatures::new(first, interval, sizes.d_head, device)
+        };
         MechanismParams {
-            features: self.redraw_interval().map(redrawn),
+            features: self.resample_interval().map(resampled),
             ..MechanismParams::none()
         }
     }
 
-    fn forward(&self, inputs: Inputs, params: &Params, options: &AttentionOptions) -> Output {
+    fn forward(
+        &self,
+        inputs: Inputs,
+        params: &Params,
+        options: &AttentionOptions,
+    ) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
         let features = params.features.clone().unwrap_or(random_features(self));
         linear(query, key, value, features, options).into()
@@ -31,8 +43,8 @@ impl Attention for Performer {
         false
     }
 
-    fn weighing(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> Weighing {
-        Weighing::Features(params.features.clone().unwrap_or(random_features(self)))
+    fn weight_fn(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+        WeightFunction::Features(params.features.clone().unwrap_or(random_features(self)))
     }
 
     fn features(&self) -> Option<FeatureMap> {
@@ -40,7 +52,7 @@ impl Attention for Performer {
     }
 
     fn state(&self, _: usize) -> Option<LinearState> {
-        Some(LinearState::of_features(random_features(self)))
+        Some(LinearState::from_features(random_features(self)))
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {

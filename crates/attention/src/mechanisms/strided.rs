@@ -1,30 +1,29 @@
-//! Neighbours, and every so many places one further away.
+//! The "strided" pattern: a sliding window and every `stride`-th key.
 //!
 //! Child et al., [Sparse Transformers](https://arxiv.org/abs/1904.10509), 2019.
 //!
 //! ```text
-//! query i sees key j    if |i - j| < stride, or i - j is a multiple of stride
+//! query i attends to key j    if |i - j| < stride, or i - j is a multiple of stride
 //! ```
 //!
-//! With a stride near the root of the length, every place is two steps from every other,
-//! and time grows like `n · sqrt(n)`: for a full or causal pattern, as many queries as keys, and
-//! scores that do not depend on the position. With key lengths or another pattern, ALiBi, a bias or
-//! dropout the result is the same, and time grows like `n²`.
+//! With a stride near `sqrt(n)`, every position reaches every other in two layers, and time grows
+//! as `n · sqrt(n)` for a full or causal pattern, as many queries as keys, and no ALiBi, bias or
+//! dropout. Otherwise the result is the same, and time grows as `n²`.
 
 use burn::tensor::Tensor;
 use zoo_spec::Strided;
 
-use super::{Attention, Inputs, Output, Params};
-use crate::flash::{Flashed, flash, flash_with_log_sum_exp, merge};
+use super::{Attention, Inputs, Params};
+use crate::flash::{FlashOutput, flash, flash_with_log_sum_exp, merge};
 use crate::precision::{narrow, widen};
-use crate::{AttentionOptions, AttentionShape, Pattern};
+use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
 impl Attention for Strided {
     fn pattern(&self, seq_k: usize) -> Option<Pattern> {
         Some(strided_pattern(self.stride.unwrap_or(rounded_sqrt(seq_k))))
     }
 
-    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> Output {
+    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
         let stride = self.stride.unwrap_or(rounded_sqrt(key.dims()[2]));
         strided(query, key, value, stride, options).into()
@@ -40,11 +39,10 @@ pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
     (seq_k as f64).sqrt().round().max(1.0) as usize
 }
 
-/// Attends to the `stride` neighbours on either side and to every `stride`-th place.
+/// Attention to the keys less than `stride` away and to every `stride`-th key.
 ///
-/// With a full or causal pattern, as many queries as keys, and scores that do not depend
-/// on the place, it takes `seq · (2 stride + seq / stride)` products; else the same result
-/// takes all of them.
+/// With a full or causal pattern, as many queries as keys, and no ALiBi, bias or dropout, it
+/// computes `seq · (2 stride + seq / stride)` scores; otherwise all of them.
 ///
 /// # Shapes
 ///
@@ -55,7 +53,7 @@ pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
 ///
 /// # Panics
 ///
-/// If the tensors or the options do not fit together, or the stride is zero.
+/// If the shapes or the options do not match, or the stride is zero.
 pub fn strided(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -65,57 +63,57 @@ pub fn strided(
 ) -> Tensor<4> {
     let op = OP;
     let shape = options.check_call(op, [&query, &key, &value]);
-    let seen = strided_pattern(stride);
+    let strided = strided_pattern(stride);
     let is_causal = match options.pattern {
         Pattern::Full => Some(false),
         Pattern::Causal => Some(true),
         _ => None,
     };
-    // Scores that depend on the place would have to be brought together with the keys.
-    let is_free = options.alibi.is_none() && options.bias.is_none() && options.dropout.is_none();
-    let is_far = stride < shape.seq_k;
-    let Some(is_causal) = is_causal.filter(|_| is_free && is_far && shape.seq_q == shape.seq_k)
-    else {
-        let pattern = options.pattern.clone().and(seen);
+    // Options that depend on the position would have to be rearranged with the keys.
+    let is_position_free =
+        options.alibi.is_none() && options.bias.is_none() && options.dropout.is_none();
+    let is_sparse = stride < shape.seq_k;
+    let is_fast = is_position_free && is_sparse && shape.seq_q == shape.seq_k;
+    let Some(is_causal) = is_causal.filter(|_| is_fast) else {
+        let pattern = options.pattern.clone().and(strided);
         return flash(query, key, value, &options.clone().with_pattern(pattern));
     };
 
-    // Rounded once, not part by part.
+    // Rounded once, after merging.
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-    let near = options.pattern.clone().and(neighbours(stride));
+    let near = options.pattern.clone().and(window(stride));
     let near = options.clone().with_pattern(near);
     let near = flash_with_log_sum_exp(query.clone(), key.clone(), value.clone(), &near);
 
-    // Places that are a multiple of the stride apart are a sequence of their own.
+    // Positions with the same remainder modulo the stride form a separate sequence.
     let rows = shape.seq_k.div_ceil(stride);
-    let apart = [query, key, value].map(|tensor| sequences(tensor, rows, stride));
+    let split = [query, key, value].map(|tensor| split_by_stride(tensor, rows, stride));
     let lengths: Vec<usize> = (0..shape.batch * stride)
-        .map(|at| (shape.seq_k - at % stride).div_ceil(stride))
+        .map(|sequence| (shape.seq_k - sequence % stride).div_ceil(stride))
         .collect();
     let mut parts = vec![near];
-    // The own place is among the neighbours: one row off, it is not seen again.
-    parts.push(off_by_one(&apart, &lengths, options, Side::Before));
+    // Shifted by one row, since the own position is already in the window.
+    parts.push(attend_shifted(&split, &lengths, options, Side::Before));
     if !is_causal {
-        parts.push(off_by_one(&apart, &lengths, options, Side::After));
+        parts.push(attend_shifted(&split, &lengths, options, Side::After));
     }
     for part in &mut parts[1..] {
-        part.context = together(part.context.clone(), &shape, stride);
-        part.log_sum_exp = together(part.log_sum_exp.clone(), &shape, stride);
+        part.context = join_strides(part.context.clone(), &shape, stride);
+        part.log_sum_exp = join_strides(part.log_sum_exp.clone(), &shape, stride);
     }
     narrow(merge(&parts).context, stored)
 }
 
-/// What a query sees.
 fn strided_pattern(stride: usize) -> Pattern {
     assert!(
         stride > 0,
         "{OP}: a stride must be at least 1, got {stride}"
     );
-    neighbours(stride).or(Pattern::Strided { stride })
+    window(stride).or(Pattern::Strided { stride })
 }
 
-fn neighbours(stride: usize) -> Pattern {
+fn window(stride: usize) -> Pattern {
     Pattern::Window {
         left: stride - 1,
         right: stride - 1,
@@ -124,26 +122,26 @@ fn neighbours(stride: usize) -> Pattern {
 
 const OP: &str = "strided attention";
 
-/// Which of the other places of its sequence a query sees.
+/// The side of a query on which its keys are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Before,
     After,
 }
 
-/// Each query with the keys of its sequence on one side of it.
-fn off_by_one(
+/// Attention of each query to the keys of its sequence on one side of it.
+fn attend_shifted(
     [query, key, value]: &[Tensor<4>; 3],
     lengths: &[usize],
     options: &AttentionOptions,
     side: Side,
-) -> Flashed {
+) -> FlashOutput {
     let [batch, heads, rows, _] = query.dims();
     let (queries, keys, pattern) = match side {
         Side::Before => (1..rows, 0..rows - 1, Pattern::Causal),
-        // The padding at the end is hidden by the lengths, one less for the row left out.
+        // The lengths mask the padding at the end; one less for the row left out.
         Side::After => {
-            let others: Vec<usize> = lengths.iter().map(|length| length.max(&1) - 1).collect();
+            let lengths: Vec<usize> = lengths.iter().map(|length| length.max(&1) - 1).collect();
             let after = Pattern::Window {
                 left: 0,
                 right: rows,
@@ -151,7 +149,7 @@ fn off_by_one(
             (
                 0..rows - 1,
                 1..rows,
-                after.and(Pattern::key_lengths(others)),
+                after.and(Pattern::key_lengths(lengths)),
             )
         }
     };
@@ -159,38 +157,38 @@ fn off_by_one(
     let query = query.clone().slice_dim(2, queries);
     let options = options.clone().with_pattern(pattern);
     let part = flash_with_log_sum_exp(query, key, value, &options);
-    // The row left out sees nothing.
+    // The row left out is fully masked.
     let device = part.context.device();
     let [.., d_value] = part.context.dims();
-    let blind = Flashed {
+    let masked_row = FlashOutput {
         context: Tensor::zeros([batch, heads, 1, d_value], (&device, part.context.dtype())),
         log_sum_exp: Tensor::full(
             [batch, heads, 1, 1],
-            NOTHING,
+            EMPTY_LOG_SUM_EXP,
             (&device, part.log_sum_exp.dtype()),
         ),
     };
-    let join = |blind: Tensor<4>, seeing: Tensor<4>| match side {
-        Side::Before => Tensor::cat(vec![blind, seeing], 2),
-        Side::After => Tensor::cat(vec![seeing, blind], 2),
+    let join = |masked_row: Tensor<4>, rows: Tensor<4>| match side {
+        Side::Before => Tensor::cat(vec![masked_row, rows], 2),
+        Side::After => Tensor::cat(vec![rows, masked_row], 2),
     };
-    Flashed {
-        context: join(blind.context, part.context),
-        log_sum_exp: join(blind.log_sum_exp, part.log_sum_exp),
+    FlashOutput {
+        context: join(masked_row.context, part.context),
+        log_sum_exp: join(masked_row.log_sum_exp, part.log_sum_exp),
     }
 }
 
-/// The log-sum-exp of no score at all, as far as a finite number can say it.
-const NOTHING: f32 = -2e38;
+/// The log-sum-exp of an empty set of scores, as a finite number.
+const EMPTY_LOG_SUM_EXP: f32 = -2e38;
 
-/// `[batch, heads, seq, d]` as `[batch * stride, heads, rows, d]`: place `i` is row
-/// `i / stride` of sequence `i % stride`. Zeros after the last.
-fn sequences(tensor: Tensor<4>, rows: usize, stride: usize) -> Tensor<4> {
+/// `[batch, heads, seq, d]` as `[batch * stride, heads, rows, d]`: position `i` becomes row
+/// `i / stride` of sequence `i % stride`. Padded with zeros.
+fn split_by_stride(tensor: Tensor<4>, rows: usize, stride: usize) -> Tensor<4> {
     let [batch, heads, seq, d] = tensor.dims();
-    let missing = rows * stride - seq;
-    let tensor = if missing > 0 {
+    let padding = rows * stride - seq;
+    let tensor = if padding > 0 {
         let options = (&tensor.device(), tensor.dtype());
-        let zeros = Tensor::zeros([batch, heads, missing, d], options);
+        let zeros = Tensor::zeros([batch, heads, padding, d], options);
         Tensor::cat(vec![tensor, zeros], 2)
     } else {
         tensor
@@ -201,8 +199,8 @@ fn sequences(tensor: Tensor<4>, rows: usize, stride: usize) -> Tensor<4> {
         .reshape([batch * stride, heads, rows, d])
 }
 
-/// And back again.
-fn together(tensor: Tensor<4>, shape: &AttentionShape, stride: usize) -> Tensor<4> {
+/// The inverse of [`split_by_stride`].
+fn join_strides(tensor: Tensor<4>, shape: &AttentionShape, stride: usize) -> Tensor<4> {
     let [_, heads, rows, d] = tensor.dims();
     tensor
         .reshape([shape.batch, stride, heads, rows, d])

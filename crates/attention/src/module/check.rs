@@ -1,47 +1,50 @@
-//! What multi-head attention cannot be made, and why.
+//! Validation of a [`MultiHeadAttentionConfig`].
 
-use super::{MultiHeadAttentionConfig, MultiHeadError};
+use super::MultiHeadAttentionConfig;
+use crate::AttentionError;
 use crate::positions::Positions;
 
 impl MultiHeadAttentionConfig {
-    /// Key and value heads and numbers in a head, if everything fits together.
-    pub(super) fn check(&self) -> Result<(usize, usize), MultiHeadError> {
-        let heads = self.heads;
-        let sizes = [("d_model", self.d_model), ("heads", heads)];
-        let own = self.mechanism.kv_heads(heads);
-        let kv_heads = self.kv_heads.or(own).unwrap_or(heads);
-        let others = [
-            ("kv_heads", kv_heads),
-            ("kdim", self.kdim.unwrap_or(self.d_model)),
-            ("vdim", self.vdim.unwrap_or(self.d_model)),
-        ];
-        for (name, size) in sizes.into_iter().chain(others) {
+    /// Key and value heads and the head dimension of a valid configuration.
+    pub(super) fn check(&self) -> Result<(usize, usize), AttentionError> {
+        let n_heads = self.n_heads;
+        let mechanism = self.mechanism.mechanism();
+        let of_mechanism = self.mechanism.kv_heads(n_heads);
+        let n_heads_kv = self.n_heads_kv.or(of_mechanism).unwrap_or(n_heads);
+        let [d_key, d_value] = self.input_dims();
+        for (name, size) in [
+            ("d_model", self.d_model),
+            ("n_heads", n_heads),
+            ("n_heads_kv", n_heads_kv),
+            ("d_context", d_key),
+            ("d_value_input", d_value),
+        ] {
             range(name, "at least 1", size as f64, size > 0)?;
         }
         let d_head = match self.d_head {
             Some(d_head) => d_head,
-            None if self.d_model.is_multiple_of(heads) => self.d_model / heads,
+            None if self.d_model.is_multiple_of(n_heads) => self.d_model / n_heads,
             None => {
-                return Err(MultiHeadError::Heads {
-                    d_model: self.d_model,
-                    heads,
-                });
+                let d_model = self.d_model;
+                return Err(AttentionError::Heads { d_model, n_heads });
             }
         };
         range("d_head", "at least 1", d_head as f64, d_head > 0)?;
-        if !heads.is_multiple_of(kv_heads) {
-            return Err(MultiHeadError::KvHeads { heads, kv_heads });
+        if !n_heads.is_multiple_of(n_heads_kv) {
+            return Err(AttentionError::KvHeads {
+                n_heads,
+                n_heads_kv,
+            });
         }
-        if let Some(own) = own.filter(|own| *own != kv_heads) {
-            let mechanism = self.mechanism.mechanism();
-            return Err(MultiHeadError::KvHeadsOfMechanism {
-                kv_heads,
+        if let Some(expected) = of_mechanism.filter(|expected| *expected != n_heads_kv) {
+            return Err(AttentionError::KvHeadsOfMechanism {
                 mechanism,
-                own,
+                expected,
+                n_heads_kv,
             });
         }
         if matches!(self.positions, Positions::Rotary { .. }) && !d_head.is_multiple_of(2) {
-            return Err(MultiHeadError::OddHead { d_head });
+            return Err(AttentionError::OddHead { d_head });
         }
         let dropout = self.dropout;
         range(
@@ -51,54 +54,49 @@ impl MultiHeadAttentionConfig {
             (0.0..1.0).contains(&dropout),
         )?;
         let temperature = self.temperature;
-        let is_fine = (1e-6..=1e6).contains(&temperature);
-        range("temperature", "from 1e-6 to 1e6", temperature, is_fine)?;
+        let is_valid = (1e-6..=1e6).contains(&temperature);
+        range("temperature", "from 1e-6 to 1e6", temperature, is_valid)?;
         if let Some(softcap) = self.softcap {
-            let is_fine = (1e-30..=1e30).contains(&softcap);
-            range("softcap", "from 1e-30 to 1e30", softcap, is_fine)?;
+            let is_valid = (1e-30..=1e30).contains(&softcap);
+            range("softcap", "from 1e-30 to 1e30", softcap, is_valid)?;
         }
         if let Positions::Rotary { theta } = self.positions {
-            let is_fine = theta > 0.0 && theta.is_finite();
-            range("theta", "a number above 0", theta, is_fine)?;
+            let is_valid = theta > 0.0 && theta.is_finite();
+            range("theta", "a number above 0", theta, is_valid)?;
         }
         self.mechanism
             .check()
-            .map_err(|wrong| MultiHeadError::Range {
-                name: wrong.key,
-                allowed: wrong.allowed,
-                got: wrong.got,
+            .map_err(|invalid| AttentionError::Range {
+                name: invalid.key,
+                allowed: invalid.allowed,
+                got: invalid.got,
             })?;
-
-        let mechanism = self.mechanism.mechanism();
-        if self.makes_keys_of_queries() && kv_heads != heads {
-            return Err(MultiHeadError::OwnKeys {
-                mechanism,
-                heads,
-                kv_heads,
-            });
-        }
-        if let Some(kdim) = self.kdim.filter(|_| self.makes_keys_of_queries()) {
-            return Err(MultiHeadError::NoKeySize { mechanism, kdim });
+        if self.computes_keys_from_queries() {
+            for (option, is_set) in [
+                ("n_heads_kv", n_heads_kv != n_heads),
+                ("d_context", self.d_context.is_some()),
+            ] {
+                if is_set {
+                    return Err(AttentionError::KeysFromQueries { mechanism, option });
+                }
+            }
         }
         let supported = self.mechanism.capabilities().options;
-        for (option, is_asked_for, support) in [
+        for (option, is_set, support) in [
             ("dropout", dropout > 0.0, supported.dropout),
             ("ALiBi", self.positions == Positions::Alibi, supported.alibi),
             ("temperature", temperature != 1.0, supported.temperature),
             ("softcap", self.softcap.is_some(), supported.softcap),
         ] {
-            match support {
-                Err(reason) if is_asked_for => {
-                    return Err(MultiHeadError::Unsupported {
-                        mechanism,
-                        option,
-                        reason,
-                    });
-                }
-                Ok(()) | Err(_) => {}
+            if let (true, Err(reason)) = (is_set, support) {
+                return Err(AttentionError::Unsupported {
+                    mechanism,
+                    option,
+                    reason,
+                });
             }
         }
-        Ok((kv_heads, d_head))
+        Ok((n_heads_kv, d_head))
     }
 }
 
@@ -106,12 +104,12 @@ fn range(
     name: &'static str,
     allowed: &'static str,
     got: f64,
-    is_fine: bool,
-) -> Result<(), MultiHeadError> {
-    if is_fine {
+    is_valid: bool,
+) -> Result<(), AttentionError> {
+    if is_valid {
         Ok(())
     } else {
-        Err(MultiHeadError::Range {
+        Err(AttentionError::Range {
             name: name.to_owned(),
             allowed: allowed.to_owned(),
             got: got.to_string(),
@@ -126,9 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_named_with_both_values() {
+    fn invalid_configurations_are_rejected_with_the_value() {
         let new = MultiHeadAttentionConfig::new;
-        let of = |mechanism: Mechanism| new(8, 2).with_mechanism(mechanism.into());
+        let of = |mechanism: Mechanism| new(8, 2).with_mechanism(mechanism);
         let with = |mechanism: MechanismConfig| new(8, 2).with_mechanism(mechanism);
         let no_blocks = Fixed {
             block: Some(0),
@@ -139,15 +137,15 @@ mod tests {
         for (config, message) in [
             (
                 new(10, 3),
-                "d_model = 10 must be a multiple of heads = 3, or d_head must be given",
+                "d_model = 10 must be a multiple of n_heads = 3, or d_head must be set",
             ),
             (
-                new(16, 8).with_kv_heads(Some(3)),
-                "heads = 8 must be a multiple of kv_heads = 3",
+                new(16, 8).with_n_heads_kv(3),
+                "n_heads = 8 must be a multiple of n_heads_kv = 3",
             ),
             (
                 new(12, 4).with_positions(rotary(1e4)),
-                "rotary positions turn pairs of numbers: d_head = 3 must be even",
+                "rotary position embedding needs an even d_head, got 3",
             ),
             (
                 linear.clone().with_dropout(0.1),
@@ -162,11 +160,11 @@ mod tests {
                 "temperature must be from 1e-6 to 1e6, got 0",
             ),
             (
-                new(8, 2).with_softcap(Some(0.0)),
+                new(8, 2).with_softcap(0.0),
                 "softcap must be from 1e-30 to 1e30, got 0",
             ),
             (
-                linear.with_softcap(Some(30.0)),
+                linear.with_softcap(30.0),
                 "mechanism linear does not support softcap: it computes no scores or weights",
             ),
             (
@@ -191,17 +189,18 @@ mod tests {
                 "mechanism retention does not support temperature: it computes no scores or weights",
             ),
             (
-                of(Mechanism::MultiQuery).with_kv_heads(Some(2)),
-                "kv_heads = 2 was given to mechanism multi-query, which has 1 of them",
+                of(Mechanism::MultiQuery).with_n_heads_kv(2),
+                "mechanism multi-query has n_heads_kv = 1, got 2; leave n_heads_kv unset, or use \
+                 grouped-query",
             ),
             (
-                lsh.clone().with_kdim(Some(4)),
-                "mechanism lsh makes its keys of its queries: kdim = 4 has no use",
+                lsh.clone().with_d_context(4),
+                "mechanism lsh computes its keys from its queries: d_context cannot be set",
             ),
-            (new(8, 0), "heads must be at least 1, got 0"),
+            (new(8, 0), "n_heads must be at least 1, got 0"),
             (
-                lsh.clone().with_kv_heads(Some(1)),
-                "mechanism lsh makes a key of each query: kv_heads = 1 must be heads = 2",
+                lsh.clone().with_n_heads_kv(1),
+                "mechanism lsh computes its keys from its queries: n_heads_kv cannot be set",
             ),
             (
                 lsh.clone().with_positions(Positions::Alibi),
@@ -218,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn heads_follow_from_the_mechanism_or_a_size_of_their_own() {
+    fn head_sizes_follow_from_the_mechanism_or_d_head() {
         let of = |mechanism: Mechanism| {
-            let config = MultiHeadAttentionConfig::new(16, 8).with_mechanism(mechanism.into());
+            let config = MultiHeadAttentionConfig::new(16, 8).with_mechanism(mechanism);
             config.check()
         };
         assert_eq!(of(Mechanism::MultiQuery), Ok((1, 2)));
         assert_eq!(of(Mechanism::GroupedQuery), Ok((2, 2)));
-        let config = MultiHeadAttentionConfig::new(10, 3).with_d_head(Some(4));
+        let config = MultiHeadAttentionConfig::new(10, 3).with_d_head(4);
         assert_eq!(config.check(), Ok((3, 4)));
     }
 }

@@ -1,99 +1,99 @@
-//! How a multi-head attention is made.
+//! Configuration of [`MultiHeadAttention`].
 
 use burn::config::Config;
 use burn::nn::{DropoutConfig, Initializer, LinearConfig, RmsNormConfig};
 use burn::tensor::Device;
-use zoo_spec::KvHeads;
+use serde::{Deserialize, Serialize};
+use zoo_spec::{KvHeads, Mechanism};
 
-use super::{MultiHeadAttention, MultiHeadError};
-use crate::mechanisms::{self, HeadSizes, Mechanism, MechanismConfig};
+use super::MultiHeadAttention;
+use crate::AttentionError;
+use crate::mechanisms::{self, HeadSizes, MechanismConfig};
 use crate::positions::Positions;
 
-/// Configuration of a [`MultiHeadAttention`]; `init` makes one.
-///
-/// ```
-/// # use zoo_attention::{Mechanism, MultiHeadAttentionConfig};
-/// // 8 query heads over 2 key and value heads, each query seeing its neighbours.
-/// let config = MultiHeadAttentionConfig::new(512, 8)
-///     .with_kv_heads(Some(2))
-///     .with_mechanism(Mechanism::SlidingWindow.into());
-/// ```
-#[derive(Config, Debug)]
-pub struct MultiHeadAttentionConfig {
-    /// Numbers that go in and come out for each place.
-    pub d_model: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// The mechanism and its sizes. Default: flash.
-    #[config(default = "Mechanism::Flash.into()")]
-    pub mechanism: MechanismConfig,
-    /// Key and value heads, shared by as many query heads each; `None` is as many as the
-    /// mechanism says, else one for each.
-    pub kv_heads: Option<usize>,
-    /// Numbers in a head; `None` is `d_model / heads`.
-    pub d_head: Option<usize>,
-    /// Numbers of each place that keys are made of; `None` is `d_model`.
-    pub kdim: Option<usize>,
-    /// Numbers of each place that values are made of; `None` is `d_model`.
-    pub vdim: Option<usize>,
-    /// How heads learn about places. Default: not at all.
-    #[config(default = "Positions::None")]
-    pub positions: Positions,
-    /// Whether queries and keys are normalised, each head for itself. Default: no.
-    #[config(default = false)]
-    pub qk_norm: bool,
-    /// What scores are divided by besides: above 1 spreads attention out, below 1 sharpens
-    /// it. Default: 1.
-    #[config(default = 1.0)]
-    pub temperature: f64,
-    /// Cap of the scores, `softcap · tanh(score / softcap)`; `None` is no cap.
-    pub softcap: Option<f64>,
-    /// The share of weights forgotten while training. Default: none.
-    #[config(default = 0.0)]
-    pub dropout: f64,
-    /// Whether masked keys and values may be assumed to be finite:
-    /// [`AttentionOptions::assume_finite`](crate::AttentionOptions::assume_finite). Default: no.
-    #[config(default = false)]
-    pub assume_finite: bool,
-    /// Whether queries have a bias. Default: yes.
-    #[config(default = true)]
-    pub query_bias: bool,
-    /// Whether keys have a bias, where they are not made of the queries. Default: yes.
-    #[config(default = true)]
-    pub key_bias: bool,
-    /// Whether values have a bias. Default: yes.
-    #[config(default = true)]
-    pub value_bias: bool,
-    /// Whether the result has a bias. Default: yes.
-    #[config(default = true)]
-    pub output_bias: bool,
-    /// How the matrices are drawn. Default: burn-nn's.
-    #[config(
-        default = "Initializer::KaimingUniform{gain: 1.0 / 3f64.sqrt(), fan_out_only: false}"
-    )]
-    pub initializer: Initializer,
+zoo_spec::builder! {
+    /// Configuration of a [`MultiHeadAttention`].
+    ///
+    /// ```
+    /// # use zoo_attention::mechanisms::SlidingWindow;
+    /// # use zoo_attention::MultiHeadAttentionConfig;
+    /// // 8 query heads that share 2 key and value heads, each query attending to 128 keys on
+    /// // either side.
+    /// let config = MultiHeadAttentionConfig::new(512, 8)
+    ///     .with_n_heads_kv(2)
+    ///     .with_mechanism(SlidingWindow { window: 128 });
+    /// ```
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct MultiHeadAttentionConfig {
+        /// Model dimension: elements of each position of the query and the output.
+        d_model: usize,
+        /// Query heads.
+        n_heads: usize,
+        ;
+        /// The mechanism, with its sizes. Default: flash.
+        mechanism: MechanismConfig = Mechanism::Flash.into(),
+        /// Key and value heads, each shared by `n_heads / n_heads_kv` query heads. Default: what
+        /// the mechanism determines, otherwise `n_heads`.
+        n_heads_kv: Option<usize> = None,
+        /// Head dimension. Default: `d_model / n_heads`.
+        d_head: Option<usize> = None,
+        /// Dimension of the key and value inputs. Default: `d_model`.
+        d_context: Option<usize> = None,
+        /// Dimension of the value input where it differs from that of the key input (PyTorch's
+        /// `vdim`). Default: `d_context`.
+        d_value_input: Option<usize> = None,
+        /// Position encoding of queries and keys. Default: none.
+        positions: Positions = Positions::None,
+        /// Whether queries and keys are RMS-normalised per head (QK-norm). Default: no.
+        qk_norm: bool = false,
+        /// Divides the scores: above 1 flattens the weights, below 1 sharpens them. Default: 1.
+        temperature: f64 = 1.0,
+        /// Cap of the scores, `softcap · tanh(score / softcap)`. Default: no cap.
+        softcap: Option<f64> = None,
+        /// Dropout probability of the attention weights. Default: 0.
+        dropout: f64 = 0.0,
+        /// Whether masked keys and values may be assumed to be finite:
+        /// [`AttentionOptions::assume_finite`](crate::AttentionOptions::assume_finite). Default: no.
+        assume_finite: bool = false,
+        /// Whether the query projection has a bias. Default: yes.
+        query_bias: bool = true,
+        /// Whether the key projection has a bias. Default: yes.
+        key_bias: bool = true,
+        /// Whether the value projection has a bias. Default: yes.
+        value_bias: bool = true,
+        /// Whether the output projection has a bias. Default: yes.
+        output_bias: bool = true,
+        /// Initializer of the projections. Default: that of burn-nn's layer.
+        initializer: Initializer = Initializer::KaimingUniform {
+            gain: 1.0 / 3f64.sqrt(),
+            fan_out_only: false,
+        },
+    }
 }
 
+impl Config for MultiHeadAttentionConfig {}
+
 impl MultiHeadAttentionConfig {
-    /// Makes the module.
+    /// Initializes the module.
     ///
     /// # Panics
     ///
-    /// If that cannot be: see [`try_init`](Self::try_init).
+    /// If the configuration is invalid: see [`try_init`](Self::try_init).
     pub fn init(&self, device: &Device) -> MultiHeadAttention {
         self.try_init(device)
             .unwrap_or_else(|error| panic!("multi-head attention: {error}"))
     }
 
-    /// Makes the module, for sizes that come from a file.
+    /// Initializes the module, for sizes that a user provides.
     ///
     /// # Errors
     ///
-    /// [`MultiHeadError`] if sizes do not divide, or options exclude each other.
-    pub fn try_init(&self, device: &Device) -> Result<MultiHeadAttention, MultiHeadError> {
-        let (kv_heads, d_head) = self.check()?;
-        let heads = self.heads;
-        let [kdim, vdim] = [self.kdim, self.vdim].map(|size| size.unwrap_or(self.d_model));
+    /// [`AttentionError`] if sizes do not divide, a value is out of range, or the mechanism does
+    /// not support an option.
+    pub fn try_init(&self, device: &Device) -> Result<MultiHeadAttention, AttentionError> {
+        let (n_heads_kv, d_head) = self.check()?;
+        let n_heads = self.n_heads;
+        let [d_key, d_value] = self.input_dims();
         let linear = |from: usize, to: usize, bias: bool| {
             LinearConfig::new(from, to)
                 .with_bias(bias)
@@ -104,14 +104,17 @@ impl MultiHeadAttentionConfig {
             self.qk_norm
                 .then(|| RmsNormConfig::new(d_head).init(device))
         };
-        let params =
-            mechanisms::of(&self.mechanism).init_params(HeadSizes { heads, d_head }, device);
-        let has_keys = !self.makes_keys_of_queries();
+        let sizes = HeadSizes {
+            heads: n_heads,
+            d_head,
+        };
+        let params = mechanisms::implementation(&self.mechanism).init_params(sizes, device);
+        let has_keys = !self.computes_keys_from_queries();
         Ok(MultiHeadAttention {
-            query: linear(self.d_model, heads * d_head, self.query_bias),
-            key: has_keys.then(|| linear(kdim, kv_heads * d_head, self.key_bias)),
-            value: linear(vdim, kv_heads * d_head, self.value_bias),
-            output: linear(heads * d_head, self.d_model, self.output_bias),
+            query: linear(self.d_model, n_heads * d_head, self.query_bias),
+            key: has_keys.then(|| linear(d_key, n_heads_kv * d_head, self.key_bias)),
+            value: linear(d_value, n_heads_kv * d_head, self.value_bias),
+            output: linear(n_heads * d_head, self.d_model, self.output_bias),
             query_norm: norm(),
             key_norm: norm().filter(|_| has_keys),
             params,
@@ -121,23 +124,28 @@ impl MultiHeadAttentionConfig {
             temperature: self.temperature,
             softcap: self.softcap,
             assume_finite: self.assume_finite,
-            heads,
-            kv_heads,
+            n_heads,
+            n_heads_kv,
             d_head,
         })
     }
 
-    /// Whether the module can be made, without a device to make it on.
+    /// Checks the configuration without a device.
     ///
     /// # Errors
     ///
     /// As [`try_init`](Self::try_init).
-    pub fn validate(&self) -> Result<(), MultiHeadError> {
+    pub fn validate(&self) -> Result<(), AttentionError> {
         self.check().map(|_| ())
     }
 
-    /// Whether its keys are not projected but made of its queries.
-    pub(super) fn makes_keys_of_queries(&self) -> bool {
+    /// Dimensions of the key and the value input.
+    pub(super) fn input_dims(&self) -> [usize; 2] {
+        let d_key = self.d_context.unwrap_or(self.d_model);
+        [d_key, self.d_value_input.unwrap_or(d_key)]
+    }
+
+    pub(super) fn computes_keys_from_queries(&self) -> bool {
         self.mechanism.capabilities().kv_heads == KvHeads::FromQueries
     }
 }

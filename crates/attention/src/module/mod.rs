@@ -1,8 +1,8 @@
-//! The module people use: projections around any mechanism, chosen by its word.
+//! Multi-head attention with any mechanism.
 //!
 //! ```text
-//! q, k, v = query·W_q, key·W_k, value·W_v       cut into heads
-//! result  = mechanism(q, k, v), joined again, ·W_o
+//! q, k, v = query·W_q, key·W_k, value·W_v       split into heads
+//! output  = mechanism(q, k, v), concatenated, ·W_o
 //! ```
 //!
 //! Vaswani et al., [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017;
@@ -10,11 +10,11 @@
 //! Decoding](https://arxiv.org/abs/1911.02150), 2019, and Ainslie et al.,
 //! [GQA](https://arxiv.org/abs/2305.13245), 2023.
 
+mod analysis;
 mod check;
 mod config;
 mod decode;
-mod error;
-mod look;
+mod io;
 mod pytorch;
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
@@ -22,39 +22,38 @@ use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::Tensor;
 
 pub use self::config::MultiHeadAttentionConfig;
-pub use self::decode::Memory;
-pub use self::error::MultiHeadError;
-pub use self::look::NoEntropy;
-pub use self::pytorch::{PytorchWeights, PytorchWeightsError};
-use crate::mechanisms::{self, Inputs, Mechanism, MechanismConfig, MechanismParams, Mode, Output};
+pub use self::decode::ProjectedMemory;
+pub use self::io::AttentionInput;
+pub use self::pytorch::PytorchWeights;
+use crate::mechanisms::{self, Inputs, MechanismConfig, MechanismParams, Mode};
 pub use crate::positions::Positions;
 use crate::positions::rotate;
 use crate::seed::next_seed;
-use crate::{AttentionOptions, AttentionShape, Dropout, Pattern, alibi_slopes};
+use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern, alibi_slopes};
 
-/// Multi-head attention with any mechanism. Made by a [`MultiHeadAttentionConfig`].
+/// Multi-head attention with any mechanism, initialized by a [`MultiHeadAttentionConfig`].
 ///
-/// Its four projections are called and laid out as those of burn-nn's
-/// `MultiHeadAttention`; [`with_pytorch_weights`](Self::with_pytorch_weights) takes those of
-/// PyTorch's.
+/// The projections have the names and the layout of burn-nn's `MultiHeadAttention`, so that its
+/// records load; [`with_pytorch_weights`](Self::with_pytorch_weights) loads those of PyTorch.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct MultiHeadAttention {
-    /// `d_model -> heads * d_head`
+    /// `d_model -> n_heads * d_head`
     pub query: Linear,
-    /// `kdim -> kv_heads * d_head`; none where keys are made of the queries.
+    /// `d_context -> n_heads_kv * d_head`; `None` if the mechanism computes its keys from its
+    /// queries.
     pub key: Option<Linear>,
-    /// `vdim -> kv_heads * d_head`
+    /// `d_context -> n_heads_kv * d_head`
     pub value: Linear,
-    /// `heads * d_head -> d_model`
+    /// `n_heads * d_head -> d_model`
     pub output: Linear,
-    /// Normalises queries, if that was asked for.
+    /// QK-norm of the queries.
     pub query_norm: Option<RmsNorm>,
-    /// Normalises keys, likewise.
+    /// QK-norm of the keys.
     pub key_norm: Option<RmsNorm>,
     /// Parameters of the mechanism, besides the projections.
     pub params: MechanismParams,
-    /// How many weights are forgotten, and whether this layer is training.
+    /// Dropout of the attention weights, and whether this layer is training.
     pub dropout: DropoutLayer,
     #[module(skip)]
     mechanism: MechanismConfig,
@@ -64,8 +63,8 @@ pub struct MultiHeadAttention {
     #[module(skip)]
     softcap: Option<f64>,
     assume_finite: bool,
-    heads: usize,
-    kv_heads: usize,
+    n_heads: usize,
+    n_heads_kv: usize,
     d_head: usize,
 }
 
@@ -77,219 +76,161 @@ impl ModuleDisplay for MultiHeadAttention {
     }
 
     fn custom_content(&self, content: Content) -> Option<Content> {
-        let mechanism = self.mechanism.mechanism().word().to_owned();
+        let mechanism = self.mechanism.mechanism().name().to_owned();
         content
             .add("mechanism", &mechanism)
-            .add("heads", &self.heads)
-            .add("kv_heads", &self.kv_heads)
+            .add("n_heads", &self.n_heads)
+            .add("n_heads_kv", &self.n_heads_kv)
             .add("d_head", &self.d_head)
             .optional()
     }
 }
 
-/// What was asked for cannot be had: the mechanism holds no weights.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "mechanism {mechanism} never holds its weights; these do, and return them: {}",
-    holders()
-)]
-pub struct NoWeights {
-    /// The mechanism.
-    pub mechanism: Mechanism,
-}
-
-/// The mechanisms that hold their weights.
-fn holders() -> String {
-    let words: Vec<&str> = Mechanism::ALL
-        .into_iter()
-        .filter(|mechanism| mechanism.returns_weights())
-        .map(Mechanism::word)
-        .collect();
-    words.join(", ")
-}
-
 impl MultiHeadAttention {
-    /// The mechanism and its sizes.
+    /// The mechanism, with its sizes.
     pub fn mechanism(&self) -> &MechanismConfig {
         &self.mechanism
     }
 
-    /// Attends from `query` to `key` and `value`: for self-attention, three times the same.
-    /// A mechanism that makes its keys of the queries is for that alone, and leaves `key`
-    /// unread.
+    /// Attends from the query to the key and value.
     ///
-    /// Weights are forgotten on devices that take gradients only, and others every time.
-    /// So it is with [`hard`](crate::hard()) attention: there it samples, elsewhere it takes
-    /// the best. There, too, passes count until random features are drawn anew.
-    /// [`Device::seed`](burn::tensor::Device::seed) decides which weights are dropped and what
-    /// is sampled, or [`with_seed`](crate::with_seed) around the call.
+    /// The output has attention weights, `[batch, n_heads, seq_q, seq_k]`, if the mechanism
+    /// computes them as a matrix: see [`Capabilities`](zoo_spec::Capabilities). For the others,
+    /// [`explain`](Self::explain) computes the weights of chosen queries. A mechanism that computes
+    /// its keys from its queries (`lsh`) ignores the key input.
+    ///
+    /// On devices with autodiff, weights are dropped and [`hard`](crate::mechanisms::hard::hard()) attention samples;
+    /// on others, nothing is dropped and `hard` takes the key with the largest score.
+    /// [`Device::seed`](burn::tensor::Device::seed) determines what is dropped and sampled, or
+    /// [`with_seed`](crate::with_seed) around the call.
     ///
     /// # Shapes
     ///
     /// - query: `[batch, seq_q, d_model]`
-    /// - key: `[batch, seq_k, kdim]`
-    /// - value: `[batch, seq_k, vdim]`; `kdim` and `vdim` are `d_model` unless given
-    /// - result: `[batch, seq_q, d_model]`
+    /// - key, value: `[batch, seq_k, d_context]`; `d_context` is `d_model` unless configured
+    /// - context: `[batch, seq_q, d_model]`
     ///
     /// # Panics
     ///
-    /// If the tensors or the pattern do not fit together, or the mechanism cannot see by
-    /// that pattern.
-    pub fn forward(
-        &self,
-        query: Tensor<3>,
-        key: Tensor<3>,
-        value: Tensor<3>,
-        pattern: Pattern,
-    ) -> Tensor<3> {
-        let (query, key, value, options) = self.heads_of(query, key, value, pattern);
-        self.joined(self.attended(query, key, value, &options).context)
-    }
-
-    /// [`forward`](Self::forward), and where each query looked:
-    /// `[batch, heads, seq_q, seq_k]`.
-    ///
-    /// # Errors
-    ///
-    /// [`NoWeights`] if the mechanism does not hold them.
-    ///
-    /// # Panics
-    ///
-    /// As there.
-    pub fn forward_with_weights(
-        &self,
-        query: Tensor<3>,
-        key: Tensor<3>,
-        value: Tensor<3>,
-        pattern: Pattern,
-    ) -> Result<(Tensor<3>, Tensor<4>), NoWeights> {
-        let mechanism = self.mechanism.mechanism();
-        if !mechanism.returns_weights() {
-            return Err(NoWeights { mechanism });
+    /// If the shapes do not match, or the mechanism does not support the pattern.
+    pub fn forward(&self, input: AttentionInput) -> AttentionOutput<3> {
+        let (inputs, options) = self.project_input(input);
+        let output = self.attend(inputs, &options);
+        AttentionOutput {
+            context: self.project_output(output.context),
+            weights: output.weights,
         }
-        let (query, key, value, options) = self.heads_of(query, key, value, pattern);
-        let Output { context, weights } = self.attended(query, key, value, &options);
-        let weights = weights.ok_or(NoWeights { mechanism })?;
-        Ok((self.joined(context), weights))
     }
 
-    /// Draws other random features if the mechanism redraws them and its interval divides
-    /// `pass`, the number of the training pass that comes next; see
-    /// [`RedrawnFeatures::redraw_before`](crate::RedrawnFeatures::redraw_before).
-    pub fn redraw_features_before(&self, pass: u64) {
+    /// Resamples the random features if the mechanism resamples them and its interval divides
+    /// `step`, the number of the training step that comes next; see
+    /// [`ResampledFeatures::resample_before`](crate::scan::ResampledFeatures::resample_before).
+    pub fn resample_features_before(&self, step: u64) {
         if let Some(features) = &self.params.features {
-            features.redraw_before(pass);
+            features.resample_before(step);
         }
     }
 
-    /// Floating-point operations of the matmuls of one forward pass over one example, two
-    /// for each product: the projections, and what the mechanism does over the pairs of query
-    /// and key that see each other. Training takes about three times as many.
+    /// Floating-point operations of the matmuls of one forward pass over one sequence, two per
+    /// multiply-add: the projections, and the mechanism over the visible pairs of query and key.
+    /// A training pass takes about three times as many.
     ///
     /// # Panics
     ///
-    /// If there is no query or no key.
+    /// If `seq_q` or `seq_k` is 0.
     pub fn flops(&self, seq_q: usize, seq_k: usize, causal: bool) -> f64 {
-        let width = |linear: &Linear| linear.weight.dims().iter().product::<usize>();
-        let of_query = width(&self.query) + width(&self.output);
-        let of_key = self.key.as_ref().map_or(0, width) + width(&self.value);
-        let projections = seq_q * of_query + seq_k * of_key;
+        let elements = |linear: &Linear| linear.weight.dims().iter().product::<usize>();
+        let per_query = elements(&self.query) + elements(&self.output);
+        let per_key = self.key.as_ref().map_or(0, elements) + elements(&self.value);
+        let projections = seq_q * per_query + seq_k * per_key;
         let shape = AttentionShape {
             batch: 1,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
+            heads: self.n_heads,
+            kv_heads: self.n_heads_kv,
             seq_q,
             seq_k,
             d_head: self.d_head,
             d_value: self.d_head,
         };
-        let options = AttentionOptions::new().with_pattern(match causal {
-            true => Pattern::Causal,
-            false => Pattern::Full,
-        });
-        let of_mechanism = mechanisms::of(&self.mechanism).flops(&shape, &options);
-        2.0 * projections as f64 + of_mechanism
-    }
-
-    /// By the mechanism, with its parameters.
-    fn attended(
-        &self,
-        query: Tensor<4>,
-        key: Tensor<4>,
-        value: Tensor<4>,
-        options: &AttentionOptions,
-    ) -> Output {
-        let mode = match self.is_training(&query) {
-            true => Mode::Training,
-            false => Mode::Inference,
+        let pattern = if causal {
+            Pattern::Causal
+        } else {
+            Pattern::Full
         };
-        let inputs = Inputs { query, key, value };
-        mechanisms::of(&self.mechanism).forward(inputs, &self.params.of_call(mode), options)
+        let options = AttentionOptions::new().with_pattern(pattern);
+        2.0 * projections as f64
+            + mechanisms::implementation(&self.mechanism).flops(&shape, &options)
     }
 
-    /// What the mechanism is given: `[batch, heads, seq, d_head]`, and how to attend.
-    fn heads_of(
-        &self,
-        query: Tensor<3>,
-        key: Tensor<3>,
-        value: Tensor<3>,
-        pattern: Pattern,
-    ) -> (Tensor<4>, Tensor<4>, Tensor<4>, AttentionOptions) {
-        // The last query is level with the last key.
-        let first = key.dims()[1] as i64 - query.dims()[1] as i64;
-        let (query, key, value) = self.projected([query, key, value], [first, 0]);
-        let options = self.options(&query, pattern);
-        (query, key, value, options)
+    /// The mechanism with its parameters.
+    fn attend(&self, inputs: Inputs, options: &AttentionOptions) -> AttentionOutput {
+        let mode = if self.is_training(&inputs.query) {
+            Mode::Training
+        } else {
+            Mode::Inference
+        };
+        mechanisms::implementation(&self.mechanism).forward(
+            inputs,
+            &self.params.for_mode(mode),
+            options,
+        )
     }
 
-    /// Queries, keys and values by head, queries and keys from these places on.
-    fn projected(
+    /// The inputs by head, `[batch, heads, seq, d_head]`, and the options of the mechanism.
+    fn project_input(&self, input: AttentionInput) -> (Inputs, AttentionOptions) {
+        // The last query is aligned with the last key.
+        let first = input.key.dims()[1] as i64 - input.query.dims()[1] as i64;
+        let inputs = self.project([input.query, input.key, input.value], [first, 0]);
+        let options = self.options(&inputs.query, input.pattern);
+        (inputs, options)
+    }
+
+    /// Queries, keys and values by head; queries and keys start at the given positions.
+    fn project(
         &self,
         [query, key, value]: [Tensor<3>; 3],
         [first_query, first_key]: [i64; 2],
-    ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
+    ) -> Inputs {
         let query = self.queries(query, first_query);
         let key = match &self.key {
             Some(_) => self.keys(key, first_key),
-            // Made of the queries, by the mechanism.
             None => query.clone(),
         };
-        (query, key, self.values(value))
+        let value = self.values(value);
+        Inputs { query, key, value }
     }
 
-    /// Queries by head, the first of them at place `first`.
     fn queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
-        let query = self.by_head(projected(&self.query, query), self.heads);
-        self.placed(query, &self.query_norm, first)
+        let query = self.split_heads(project(&self.query, query), self.n_heads);
+        self.encode_positions(query, &self.query_norm, first)
     }
 
-    /// Keys by head, likewise.
     fn keys(&self, key: Tensor<3>, first: i64) -> Tensor<4> {
         let Some(projection) = &self.key else {
             panic!(
-                "multi-head attention: {} makes its keys of its queries, and has no others",
+                "multi-head attention: {} computes its keys from its queries, so it cannot attend \
+                 to another sequence",
                 self.mechanism.mechanism()
             );
         };
-        let key = self.by_head(projected(projection, key), self.kv_heads);
-        self.placed(key, &self.key_norm, first)
+        let key = self.split_heads(project(projection, key), self.n_heads_kv);
+        self.encode_positions(key, &self.key_norm, first)
     }
 
-    /// Values by head.
     fn values(&self, value: Tensor<3>) -> Tensor<4> {
-        self.by_head(projected(&self.value, value), self.kv_heads)
+        self.split_heads(project(&self.value, value), self.n_heads_kv)
     }
 
-    /// `[batch, seq, heads * d_head]` as `[batch, heads, seq, d_head]`.
-    fn by_head(&self, tensor: Tensor<3>, heads: usize) -> Tensor<4> {
+    /// `[batch, seq, heads * d_head]` to `[batch, heads, seq, d_head]`.
+    fn split_heads(&self, tensor: Tensor<3>, heads: usize) -> Tensor<4> {
         let [batch, seq, _] = tensor.dims();
         tensor
             .reshape([batch, seq, heads, self.d_head])
             .swap_dims(1, 2)
     }
 
-    /// Normalised, if that was asked for, and turned by its place.
-    fn placed(&self, tensor: Tensor<4>, norm: &Option<RmsNorm>, first: i64) -> Tensor<4> {
+    /// QK-norm and rotary position embedding.
+    fn encode_positions(&self, tensor: Tensor<4>, norm: &Option<RmsNorm>, first: i64) -> Tensor<4> {
         let tensor = match norm {
             Some(norm) => norm.forward(tensor),
             None => tensor,
@@ -300,7 +241,6 @@ impl MultiHeadAttention {
         }
     }
 
-    /// Whether this is a pass to learn from.
     fn is_training(&self, query: &Tensor<4>) -> bool {
         self.dropout.training.is_enabled() && query.device().is_autodiff()
     }
@@ -308,12 +248,13 @@ impl MultiHeadAttention {
     fn options(&self, query: &Tensor<4>, pattern: Pattern) -> AttentionOptions {
         AttentionOptions {
             pattern,
-            // What the mechanism takes for none, unless it is to be divided.
+            // `None` is the mechanism's default.
             scale: (self.temperature != 1.0).then(|| {
-                mechanisms::of(&self.mechanism).default_scale(self.d_head) / self.temperature
+                mechanisms::implementation(&self.mechanism).default_scale(self.d_head)
+                    / self.temperature
             }),
             softcap: self.softcap,
-            alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.heads)),
+            alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.n_heads)),
             dropout: (self.is_training(query) && self.dropout.prob > 0.0)
                 .then(|| Dropout::new(self.dropout.prob, next_seed(&query.device()))),
             assume_finite: self.assume_finite,
@@ -321,27 +262,22 @@ impl MultiHeadAttention {
         }
     }
 
-    /// `[batch, heads, seq, d_head]` as `[batch, seq, d_model]`.
-    fn joined(&self, context: Tensor<4>) -> Tensor<3> {
+    /// `[batch, heads, seq, d_head]` to `[batch, seq, d_model]`.
+    fn project_output(&self, context: Tensor<4>) -> Tensor<3> {
         let [batch, heads, seq, d_head] = context.dims();
-        let context = mechanisms::of(&self.mechanism)
+        let context = mechanisms::implementation(&self.mechanism)
             .finish(context)
             .swap_dims(1, 2)
             .reshape([batch, seq, heads * d_head]);
-        projected(&self.output, context)
+        project(&self.output, context)
     }
 }
 
-/// Every place through the matrix, as one product. Burn would multiply each sequence by
-/// itself, which takes longer where they are short.
-///
-/// # Shapes
-///
-/// - places: `[batch, seq, from]`
-/// - result: `[batch, seq, to]`
-fn projected(projection: &Linear, places: Tensor<3>) -> Tensor<3> {
-    let [batch, seq, from] = places.dims();
-    let places = projection.forward(places.reshape([batch * seq, from]));
-    let [_, to] = places.dims();
-    places.reshape([batch, seq, to])
+/// `[batch, seq, d_in]` to `[batch, seq, d_out]` in a single matmul over all positions. Burn would
+/// multiply each sequence separately, which is slower for short sequences.
+fn project(projection: &Linear, x: Tensor<3>) -> Tensor<3> {
+    let [batch, seq, d_in] = x.dims();
+    let x = projection.forward(x.reshape([batch * seq, d_in]));
+    let [_, d_out] = x.dims();
+    x.reshape([batch, seq, d_out])
 }

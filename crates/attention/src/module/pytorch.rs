@@ -1,13 +1,13 @@
-//! The weights of PyTorch's `nn.MultiheadAttention`, by its names:
+//! Weights of PyTorch's `nn.MultiheadAttention`:
 //!
 //! | name | shape | |
 //! |---|---|---|
-//! | `in_proj_weight` | `[3 d, d]` | rows of queries, keys and values, one below the other |
-//! | `q_proj_weight`, `k_proj_weight`, `v_proj_weight` | `[d, d]`, `[d, kdim]`, `[d, vdim]` | instead, where `kdim` or `vdim` differ |
-//! | `in_proj_bias` | `[3 d]` | in both cases |
+//! | `in_proj_weight` | `[3 d, d]` | rows of the query, key and value projections |
+//! | `q_proj_weight`, `k_proj_weight`, `v_proj_weight` | `[d, d]`, `[d, kdim]`, `[d, vdim]` | instead, if `kdim` or `vdim` differ from `d` |
+//! | `in_proj_bias` | `[3 d]` | in either case |
 //! | `out_proj.weight`, `out_proj.bias` | `[d, d]`, `[d]` | |
 //!
-//! PyTorch multiplies by the transpose of a weight, Burn by the weight.
+//! PyTorch stores `[d_out, d_in]`, Burn `[d_in, d_out]`.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use burn::nn::Linear;
 use burn::tensor::{Tensor, TensorData};
 
 use super::MultiHeadAttention;
-use crate::mechanisms::Mechanism;
+use crate::AttentionError as Error;
 
-/// The weights of an `nn.MultiheadAttention` by their names in its `state_dict`.
+/// Weights of an `nn.MultiheadAttention` by their names in its `state_dict`.
 #[derive(Debug, Clone, Default)]
 pub struct PytorchWeights(BTreeMap<String, TensorData>);
 
@@ -29,99 +29,47 @@ impl<N: Into<String>> FromIterator<(N, TensorData)> for PytorchWeights {
     }
 }
 
-/// Weights that are not those of a module like this one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PytorchWeightsError {
-    /// One is not there.
-    #[error("{key} is missing; it must be {expected:?}")]
-    Missing {
-        /// Its name.
-        key: &'static str,
-        /// What it must be.
-        expected: Vec<usize>,
-    },
-    /// One is of another size.
-    #[error("{key} must be {expected:?}, got {got:?}")]
-    Shape {
-        /// Its name.
-        key: &'static str,
-        /// What it must be.
-        expected: Vec<usize>,
-        /// What it is.
-        got: Vec<usize>,
-    },
-    /// One is no list of floating-point numbers.
-    #[error("{key} must be floating-point numbers, got {got}")]
-    NumberType {
-        /// Its name.
-        key: &'static str,
-        /// What it is.
-        got: String,
-    },
-    /// There is a bias for what was made without one.
-    #[error("{key} is there, but {projection} was made without a bias")]
-    NoBias {
-        /// Its name.
-        key: &'static str,
-        /// What has none: `query`, `key`, `value` or `output`.
-        projection: &'static str,
-    },
-    /// This module makes its keys of its queries, which PyTorch's does not.
-    #[error("mechanism {mechanism} makes its keys of its queries: there is no place for PyTorch's")]
-    NoKeys {
-        /// The mechanism.
-        mechanism: Mechanism,
-    },
-    /// One has no place here.
-    #[error("{key} is none of the weights this module has")]
-    Unknown {
-        /// Its name.
-        key: String,
-    },
-}
-
-use PytorchWeightsError as Error;
-
 impl MultiHeadAttention {
-    /// The same module with the weights of PyTorch's: by `standard` or `flash`, without
-    /// positions, QK-norm or a temperature, it gives the same numbers.
+    /// This module with the weights of PyTorch's. With `standard` or `flash`, and without
+    /// positions, QK-norm or a temperature, the outputs are equal.
     ///
     /// # Errors
     ///
-    /// [`PytorchWeightsError`] if weights are missing, too many, or of other sizes than
-    /// this module's.
+    /// [`AttentionError`](crate::AttentionError) if a weight is missing, unknown, or of another
+    /// shape than that of this module.
     pub fn with_pytorch_weights(self, weights: PytorchWeights) -> Result<Self, Error> {
         let mut weights = weights;
-        let Some(own_key) = &self.key else {
-            let mechanism = self.mechanism.mechanism();
-            return Err(Error::NoKeys { mechanism });
+        let Some(key_projection) = &self.key else {
+            return Err(Error::KeysFromQueries {
+                mechanism: self.mechanism.mechanism(),
+                option: "PyTorch's weights",
+            });
         };
         let projections = [
             ("query", &self.query),
-            ("key", own_key),
+            ("key", key_projection),
             ("value", &self.value),
         ];
         let sizes = projections.map(|(_, linear)| sizes(linear));
-        let [own, of_keys, of_values] = sizes;
-        let rows = own.to + of_keys.to + of_values.to;
+        let [of_query, of_key, of_value] = sizes;
+        let rows = of_query.d_out + of_key.d_out + of_value.d_out;
 
-        // PyTorch keeps one matrix where all three are made of places of one size.
-        let is_packed = own.from == of_keys.from && own.from == of_values.from;
+        // PyTorch packs the three projections if their inputs have the same dimension.
+        let is_packed = of_query.d_in == of_key.d_in && of_query.d_in == of_value.d_in;
         let matrices = if is_packed {
-            let all = weights.take("in_proj_weight", &[rows, own.from])?;
+            let all = weights.take("in_proj_weight", &[rows, of_query.d_in])?;
             let mut all = all.as_slice();
             sizes.map(|size| {
-                let (these, others) = all.split_at(size.to * size.from);
+                let (these, others) = all.split_at(size.d_out * size.d_in);
                 all = others;
                 these.to_vec()
             })
         } else {
-            let mut each = |key, size: Sizes| weights.take(key, &[size.to, size.from]);
+            let mut each = |key, size: Sizes| weights.take(key, &[size.d_out, size.d_in]);
             [
-                each("q_proj_weight", own)?,
-                each("k_proj_weight", of_keys)?,
-                each("v_proj_weight", of_values)?,
+                each("q_proj_weight", of_query)?,
+                each("k_proj_weight", of_key)?,
+                each("v_proj_weight", of_value)?,
             ]
         };
         let key = "in_proj_bias";
@@ -130,37 +78,37 @@ impl MultiHeadAttention {
             let all = weights.take(key, &[rows])?;
             let without = projections.iter().find(|(_, linear)| linear.bias.is_none());
             if let Some((projection, _)) = without {
-                return Err(Error::NoBias { key, projection });
+                return Err(Error::UnexpectedBias { key, projection });
             }
             let mut all = all.as_slice();
             biases = sizes.map(|size| {
-                let (these, others) = all.split_at(size.to);
+                let (these, others) = all.split_at(size.d_out);
                 all = others;
                 Some(these.to_vec())
             });
         }
         let size = self::sizes(&self.output);
-        let output = weights.take("out_proj.weight", &[size.to, size.from])?;
+        let output = weights.take("out_proj.weight", &[size.d_out, size.d_in])?;
         let key = "out_proj.bias";
         let output_bias = match (weights.has(key), &self.output.bias) {
             (false, None) => None,
             (true, None) => {
                 let projection = "output";
-                return Err(Error::NoBias { key, projection });
+                return Err(Error::UnexpectedBias { key, projection });
             }
-            (_, Some(_)) => Some(weights.take(key, &[size.to])?),
+            (_, Some(_)) => Some(weights.take(key, &[size.d_out])?),
         };
         if let Some(key) = weights.0.into_keys().next() {
-            return Err(Error::Unknown { key });
+            return Err(Error::UnknownWeight { key });
         }
 
         let [query, key, value] = matrices;
         let [query_bias, key_bias, value_bias] = biases;
         Ok(Self {
-            query: with(self.query, query, query_bias),
-            key: self.key.map(|own| with(own, key, key_bias)),
-            value: with(self.value, value, value_bias),
-            output: with(self.output, output, output_bias),
+            query: with_weights(self.query, query, query_bias),
+            key: self.key.map(|linear| with_weights(linear, key, key_bias)),
+            value: with_weights(self.value, value, value_bias),
+            output: with_weights(self.output, output, output_bias),
             ..self
         })
     }
@@ -171,58 +119,59 @@ impl PytorchWeights {
         self.0.contains_key(key)
     }
 
-    /// The numbers of one, row by row, which is then no longer here.
+    /// Removes a weight and returns its elements in row-major order.
     fn take(&mut self, key: &'static str, expected: &[usize]) -> Result<Vec<f32>, Error> {
         let expected = expected.to_vec();
         let Some(data) = self.0.remove(key) else {
-            return Err(Error::Missing { key, expected });
+            return Err(Error::MissingWeight { key, expected });
         };
         let got = data.shape().to_vec();
         if got != expected {
-            return Err(Error::Shape { key, expected, got });
+            return Err(Error::WeightShape { key, expected, got });
         }
         if !data.dtype().is_float() {
             let got = format!("{:?}", data.dtype());
-            return Err(Error::NumberType { key, got });
+            return Err(Error::WeightDtype { key, got });
         }
         Ok(data.iter::<f32>().collect())
     }
 }
 
-/// What goes into a projection, and what comes out.
+/// Input and output dimension of a projection.
 #[derive(Clone, Copy)]
 struct Sizes {
-    from: usize,
-    to: usize,
+    d_in: usize,
+    d_out: usize,
 }
 
 fn sizes(linear: &Linear) -> Sizes {
-    let [from, to] = linear.weight.lazy_shape().dims();
-    Sizes { from, to }
+    let [d_in, d_out] = linear.weight.lazy_shape().dims();
+    Sizes { d_in, d_out }
 }
 
-/// The projection with a PyTorch weight, `[to, from]` row by row, and bias.
-fn with(linear: Linear, weight: Vec<f32>, bias: Option<Vec<f32>>) -> Linear {
-    let Sizes { from, to } = sizes(&linear);
-    let turned: Vec<f32> = (0..from * to)
-        .map(|at| weight[at % to * from + at / to])
+/// The projection with a PyTorch weight, `[d_out, d_in]` in row-major order, and bias.
+fn with_weights(linear: Linear, weight: Vec<f32>, bias: Option<Vec<f32>>) -> Linear {
+    let Sizes { d_in, d_out } = sizes(&linear);
+    let transposed: Vec<f32> = (0..d_in * d_out)
+        .map(|index| weight[index % d_out * d_in + index / d_out])
         .collect();
     Linear {
-        weight: replaced(linear.weight, TensorData::new(turned, [from, to])),
-        bias: linear.bias.map(|own| match bias {
-            Some(bias) => replaced(own, TensorData::new(bias, [to])),
-            None => own,
+        weight: replace(linear.weight, TensorData::new(transposed, [d_in, d_out])),
+        bias: linear.bias.map(|param| match bias {
+            Some(bias) => replace(param, TensorData::new(bias, [d_out])),
+            None => param,
         }),
     }
 }
 
-/// A parameter with other numbers: the same one to an optimizer, as learned as before.
-fn replaced<const D: usize>(param: Param<Tensor<D>>, data: TensorData) -> Param<Tensor<D>> {
+/// The parameter with other values; its id and whether it requires gradients stay.
+fn replace<const D: usize>(param: Param<Tensor<D>>, data: TensorData) -> Param<Tensor<D>> {
     param.map(|old| {
         let new = Tensor::from_data(data, (&old.device(), old.dtype()));
-        match old.is_require_grad() {
-            true => new.require_grad(),
-            false => new,
+        if old.is_require_grad() {
+            new.require_grad()
+        } else {
+            new
         }
     })
 }

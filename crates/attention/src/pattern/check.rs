@@ -1,10 +1,10 @@
-//! Sees to it that a pattern fits the tensors it is used with.
+//! Validation of a pattern against the shape of a call.
 
 use super::Pattern;
 use crate::AttentionShape;
 
 impl Pattern {
-    /// Panics unless every part fits `shape`.
+    /// Panics unless every part of the pattern is valid for `shape`.
     pub(crate) fn check(&self, op: &str, shape: &AttentionShape) {
         let [batch, heads, seq_q, seq_k] = shape.scores();
         match self {
@@ -12,44 +12,40 @@ impl Pattern {
             | Self::Causal
             | Self::Window { .. }
             | Self::Monotonic { .. }
-            | Self::Sees(_) => {}
-            Self::Block { size } | Self::Summaries { block: size, .. } => assert!(
-                *size > 0,
-                "{op}: the blocks of a pattern must have a size, got 0"
-            ),
-            Self::Blocks { size, seen } => {
-                assert!(
-                    *size > 0,
-                    "{op}: the blocks of a pattern must have a size, got 0"
-                );
+            | Self::Predicate(_) => {}
+            Self::Block { size } | Self::SummaryColumns { block: size, .. } => {
+                assert!(*size > 0, "{op}: a block size must be at least 1, got 0")
+            }
+            Self::Blocks { size, visible } => {
+                assert!(*size > 0, "{op}: a block size must be at least 1, got 0");
                 let blocks = seq_k.div_ceil(*size);
                 assert!(
-                    seen.len() == blocks,
-                    "{op}: a pattern of blocks of {size} must say what each of the {blocks} \
-                     blocks of seq_k = {seq_k} sees, got {}",
-                    seen.len()
+                    visible.len() == blocks,
+                    "{op}: the visible blocks must be given for each of the {blocks} blocks of \
+                     size {size} of seq_k = {seq_k}, got {}",
+                    visible.len()
                 );
-                if let Some(block) = seen.iter().flatten().find(|&&block| block >= blocks) {
-                    panic!("{op}: a block must be one of the {blocks}, got {block}");
+                if let Some(block) = visible.iter().flatten().find(|&&block| block >= blocks) {
+                    panic!("{op}: a block index must be below {blocks}, got {block}");
                 }
             }
             Self::Strided { stride } => {
                 assert!(*stride > 0, "{op}: a stride must be at least 1, got 0");
             }
-            Self::Global(places) => {
-                if let Some(place) = places.iter().find(|&&place| place >= seq_k) {
-                    panic!("{op}: a global place must be below seq_k = {seq_k}, got {place}");
+            Self::Global(positions) => {
+                if let Some(position) = positions.iter().find(|&&position| position >= seq_k) {
+                    panic!("{op}: a global position must be below seq_k = {seq_k}, got {position}");
                 }
             }
             Self::Documents(ids) => {
                 assert!(
                     ids.len() == batch,
-                    "{op}: document ids must be given for each of the {batch} examples, got {}",
+                    "{op}: expected document ids for {batch} examples (the batch size), got {}",
                     ids.len()
                 );
                 if let Some(ids) = ids.iter().find(|ids| ids.len() != seq_k) {
                     panic!(
-                        "{op}: a document id must be given for each of seq_k = {seq_k} keys, got {}",
+                        "{op}: expected {seq_k} document ids per example (seq_k), got {}",
                         ids.len()
                     );
                 }
@@ -57,7 +53,7 @@ impl Pattern {
             Self::KeyLengths(lengths) => {
                 assert!(
                     lengths.len() == batch,
-                    "{op}: key lengths must be given for each of the {batch} examples, got {}",
+                    "{op}: expected {batch} key lengths (the batch size), got {}",
                     lengths.len()
                 );
                 if let Some(length) = lengths.iter().find(|&&length| length > seq_k) {
@@ -71,9 +67,9 @@ impl Pattern {
             ),
             Self::Dense(mask) => {
                 assert!(
-                    fits(mask.dims(), shape.scores()),
-                    "{op}: a dense mask must be [batch = {batch}, heads = {heads}, \
-                     seq_q = {seq_q}, seq_k = {seq_k}], or 1 in place of any, got {:?}",
+                    is_broadcastable(mask.dims(), shape.scores()),
+                    "{op}: a dense mask must be broadcastable to [batch = {batch}, heads = {heads}, \
+                     seq_q = {seq_q}, seq_k = {seq_k}], got {:?}",
                     mask.dims()
                 );
             }
@@ -85,8 +81,8 @@ impl Pattern {
     }
 }
 
-/// Whether `dims` are `full`, or 1 where one stands for all.
-pub(crate) fn fits(dims: [usize; 4], full: [usize; 4]) -> bool {
+/// Whether every dimension is that of `full` or 1.
+pub(crate) fn is_broadcastable(dims: [usize; 4], full: [usize; 4]) -> bool {
     dims.iter()
         .zip(full)
         .all(|(&got, full)| got == full || got == 1)

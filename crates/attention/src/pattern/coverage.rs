@@ -1,11 +1,11 @@
-//! How much of a tile a rule shows, and the arithmetic of positions that rules share.
+//! Tile coverage, and the position arithmetic that rules share.
 
 use std::ops::Range;
 
-/// How much of a tile is visible: what FlexAttention calls masked, partial and full blocks.
+/// How much of a tile is visible: FlexAttention's masked, partial and full blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coverage {
-    /// No query attends to any of its keys.
+    /// No query attends to any key.
     Masked,
     /// Some queries may attend to some keys.
     Partial,
@@ -14,7 +14,7 @@ pub(crate) enum Coverage {
 }
 
 impl Coverage {
-    pub(super) fn by(is_masked: bool, is_full: bool) -> Self {
+    pub(super) fn new(is_masked: bool, is_full: bool) -> Self {
         match (is_masked, is_full) {
             (true, _) => Self::Masked,
             (_, true) => Self::Full,
@@ -23,16 +23,16 @@ impl Coverage {
     }
 }
 
-/// The positions from `first` to `last` that are keys.
+/// The non-negative positions from `first` to `last`, both included.
 pub(super) fn as_keys(first: i64, last: i64) -> Range<usize> {
     first.max(0) as usize..(last + 1).max(0) as usize
 }
 
-/// All bits from `place` on.
-pub(super) fn bits_from(place: i64) -> u64 {
-    match place {
+/// A bit mask with all bits from `index` on.
+pub(super) fn bits_from(index: i64) -> u64 {
+    match index {
         ..=0 => u64::MAX,
-        1..=63 => u64::MAX << place,
+        1..=63 => u64::MAX << index,
         _ => 0,
     }
 }

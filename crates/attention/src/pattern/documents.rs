@@ -1,85 +1,80 @@
-//! Several documents in one sequence, each of which sees itself alone.
+//! Document masks: several documents packed into one sequence.
 
 use std::ops::Range;
 
 use super::coverage::{Coverage, as_keys};
 
-/// The places of an example, in stretches of one document.
+/// The positions of an example as runs of one document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Documents(Vec<Stretch>);
+pub(crate) struct Documents(Vec<Run>);
 
-/// Neighbouring places of one document.
+/// Consecutive positions of one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Stretch {
-    /// The first place after it.
+struct Run {
+    /// The first position after the run.
     end: usize,
     document: usize,
 }
 
 impl Documents {
-    /// From the document of each place.
+    /// From the document id of each position.
     pub(super) fn new(ids: &[usize]) -> Self {
         let mut end = 0;
-        let stretches = ids.chunk_by(|a, b| a == b).map(|same| {
+        let runs = ids.chunk_by(|a, b| a == b).map(|same| {
             end += same.len();
-            Stretch {
+            Run {
                 end,
                 document: same[0],
             }
         });
-        Self(stretches.collect())
+        Self(runs.collect())
     }
 
-    /// What queries at the places from `first` to `last` see of some keys.
-    pub(super) fn tile(&self, [first, last]: [i64; 2], keys: Range<usize>) -> Coverage {
-        let own = self.overlapping(&as_keys(first, last));
-        let others = self.overlapping(&keys);
-        // Mostly one or two of each.
-        let meets = |a: &Stretch| others.iter().any(|b| a.document == b.document);
-        let one = |stretches: &[Stretch]| {
-            let documents = stretches.iter().map(|stretch| stretch.document);
-            documents
-                .clone()
-                .all(|id| Some(id) == documents.clone().next())
-        };
-        let any = own.iter().any(meets);
-        Coverage::by(!any, any && first >= 0 && one(own) && one(others))
+    /// The coverage of a tile: queries at the positions from `first` to `last`, and some keys.
+    pub(super) fn coverage(&self, [first, last]: [i64; 2], keys: Range<usize>) -> Coverage {
+        let query_runs = self.overlapping(&as_keys(first, last));
+        let key_runs = self.overlapping(&keys);
+        // Usually one or two of each.
+        let is_visible = |a: &Run| key_runs.iter().any(|b| a.document == b.document);
+        let is_one_document =
+            |runs: &[Run]| runs.iter().all(|run| run.document == runs[0].document);
+        let any = query_runs.iter().any(is_visible);
+        let all = first >= 0 && is_one_document(query_runs) && is_one_document(key_runs);
+        Coverage::new(!any, any && all)
     }
 
-    /// The stretches of a key's document that have places in a range; they may reach beyond it.
-    pub(super) fn seen(
+    /// The runs of a key's document that overlap a range; they may extend beyond it.
+    pub(super) fn runs_of_key(
         &self,
-        places: Range<usize>,
+        positions: Range<usize>,
         key: usize,
     ) -> impl Iterator<Item = Range<usize>> {
         let document = self.overlapping(&(key..key + 1))[0].document;
-        let from = self.first_after(places.start);
-        let mut begin = match from {
+        let mut start = match self.run_at(positions.start) {
             0 => 0,
-            _ => self.0[from - 1].end,
+            run => self.0[run - 1].end,
         };
-        let stretches = self.overlapping(&places).iter();
-        stretches
-            .map(move |stretch| {
-                let places = std::mem::replace(&mut begin, stretch.end)..stretch.end;
-                (places, stretch.document)
+        self.overlapping(&positions)
+            .iter()
+            .map(move |run| {
+                let positions = std::mem::replace(&mut start, run.end)..run.end;
+                (positions, run.document)
             })
-            .filter(move |(_, own)| *own == document)
-            .map(|(places, _)| places)
+            .filter(move |(_, other)| *other == document)
+            .map(|(positions, _)| positions)
     }
 
-    /// Those stretches that have a place in a range.
-    fn overlapping(&self, range: &Range<usize>) -> &[Stretch] {
+    fn overlapping(&self, range: &Range<usize>) -> &[Run] {
         if range.is_empty() {
             return &[];
         }
-        let start = self.first_after(range.start);
-        let end = self.0.partition_point(|stretch| stretch.end < range.end);
+        let start = self.run_at(range.start);
+        let end = self.0.partition_point(|run| run.end < range.end);
         &self.0[start..self.0.len().min(end + 1)]
     }
 
-    /// The number of the first stretch that does not end before a place.
-    fn first_after(&self, place: usize) -> usize {
-        self.0.partition_point(|stretch| stretch.end <= place)
+    /// The index of the run that contains a position.
+    fn run_at(&self, position: usize) -> usize {
+        self.0.partition_point(|run| run.end <= position)
     }
 }

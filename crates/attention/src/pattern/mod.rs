@@ -1,106 +1,107 @@
-//! Who may see whom: one vocabulary for every mechanism.
+//! Attention masks: which keys each query may attend to.
 //!
-//! A [`Pattern`] is said in words (`causal`, `key_lengths`, ...) and combined
-//! with [`and`](Pattern::and) and [`or`](Pattern::or). Mechanisms that hold the
-//! whole score matrix ask it for a [dense mask](Pattern::hidden); tiled ones for a
-//! [plan](Pattern::plan) of the tiles that anybody sees.
+//! A [`Pattern`] is built from named masks (`causal`, `key_lengths`, ...) that are combined with
+//! [`and`](Pattern::and) and [`or`](Pattern::or). Mechanisms that materialise the score matrix use
+//! its [dense mask](Pattern::dense_mask); tiled ones use a [plan](Pattern::plan) of the tiles that
+//! are not fully masked.
 
 mod check;
 mod coverage;
 mod dense;
 mod documents;
-mod picture;
 mod plan;
+mod predicate;
 mod rows;
 pub(crate) mod rule;
-mod sees;
 mod split;
 mod summary;
+mod svg;
 
 use burn::tensor::{Bool, Tensor};
-pub(crate) use check::fits;
-pub(crate) use dense::either;
-pub(crate) use plan::{Examples, kept};
+pub(crate) use check::is_broadcastable;
+pub(crate) use dense::mask_union;
+pub(crate) use plan::{Examples, cached_plan};
 pub use plan::{TilePlan, TileRun};
-pub(crate) use rows::{rows_of, taken};
-pub use sees::Sees;
-pub(crate) use summary::{Stairs, Steps};
+pub use predicate::Predicate;
+pub(crate) use rows::{select_rows, select_rows_broadcast};
+pub(crate) use summary::{BlockCausal, VisibleBlocks};
 
-/// A rule for which keys each query sees.
+/// An attention mask: the keys that each query attends to.
 ///
-/// A query's place is the key it is level with, the last query being level with the
-/// last key. With more queries than keys, the first ones have no place among the keys.
+/// Queries and keys are aligned at the end: a query's position is the index of the key it is
+/// aligned with, the last query being aligned with the last key. With more queries than keys, the
+/// first queries have negative positions.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Pattern {
-    /// Every query sees every key.
+    /// Every query attends to every key.
     #[default]
     Full,
-    /// A query sees the keys up to its own place.
+    /// A query attends to the keys up to its own position.
     Causal,
-    /// A query sees the keys from `left` before its own place to `right` after it.
+    /// A query attends to the keys from `left` before its own position to `right` after it.
     Window {
-        /// Keys before its own place.
+        /// Number of keys before the query's position.
         left: usize,
-        /// Keys after it.
+        /// Number of keys after the query's position.
         right: usize,
     },
-    /// The sequence is cut into blocks of `size`; a query sees the keys of its own.
+    /// The sequence is split into blocks of `size`; a query attends to the keys of its own block.
     Block {
-        /// Places in a block; the last may have fewer.
+        /// Block size; the last block may be shorter.
         size: usize,
     },
-    /// The sequence is cut into blocks of `size`; a query in block `b` sees the keys
-    /// of the blocks `seen[b]`.
+    /// The sequence is split into blocks of `size`; a query in block `b` attends to the keys of
+    /// the blocks `visible[b]`.
     Blocks {
-        /// Places in a block; the last may have fewer.
+        /// Block size; the last block may be shorter.
         size: usize,
-        /// For each block, the blocks that are seen from it, in any order.
-        seen: Vec<Vec<usize>>,
+        /// For each query block, the indices of its key blocks, in any order.
+        visible: Vec<Vec<usize>>,
     },
-    /// A query sees the keys that are a multiple of `stride` away from its own place,
-    /// on either side.
+    /// A query attends to the keys whose distance to its own position, in either direction, is a
+    /// multiple of `stride`.
     Strided {
-        /// Places from one to the next.
+        /// Stride in positions.
         stride: usize,
     },
-    /// The sequence is cut into blocks of `block`; everyone sees the last `summary` keys of
-    /// each. A last block that is cut short has fewer of these, or none.
-    Summaries {
-        /// Places in a block.
+    /// The sequence is split into blocks of `block`; every query attends to the last `summary`
+    /// keys of each block: the summary columns of Sparse Transformers. An incomplete last block
+    /// has fewer of them, or none.
+    SummaryColumns {
+        /// Block size.
         block: usize,
-        /// Keys seen of each; all of them, if there are no more.
+        /// Number of summary columns in each block; all keys of a block if there are no more.
         summary: usize,
     },
-    /// A query sees the keys from `window` before the key of its own number to `window`
-    /// after it, the first query being level with the first key: not a window like the
-    /// others where there are more queries than keys, or fewer.
+    /// A query attends to the keys at most `window` away from the key with its own index. Queries
+    /// and keys are aligned at the start, which differs from `Window` if their numbers differ.
     Monotonic {
-        /// Keys on either side.
+        /// Number of keys on either side.
         window: usize,
     },
-    /// The keys at these places are seen by everyone, and the queries at them see
-    /// everything.
+    /// Global tokens: every query attends to the keys at these positions, and the queries at them
+    /// attend to every key.
     Global(Vec<usize>),
-    /// `ids[b][j]` is the document that place `j` of example `b` belongs to; a query
-    /// sees the keys of its own.
+    /// `ids[b][j]` is the document of position `j` of example `b`; a query attends to the keys of
+    /// its own document.
     Documents(Vec<Vec<usize>>),
-    /// Example `b` has only its first `lengths[b]` keys.
+    /// Only the first `lengths[b]` keys of example `b` are valid.
     KeyLengths(Vec<usize>),
-    /// A query sees the keys for which a function says so.
-    Sees(Sees),
-    /// `[batch, seq_k]`: a key that is `true` is padding, hidden from every query.
+    /// A query attends to the keys for which a function returns `true`.
+    Predicate(Predicate),
+    /// `[batch, seq_k]`: keys that are `true` are padding and masked for every query.
     KeyPadding(Tensor<2, Bool>),
-    /// `[batch, heads, seq_q, seq_k]`, any of them 1 to stand for all: `true` hides.
+    /// `[batch, heads, seq_q, seq_k]`, where any dimension may be 1 (broadcast): `true` masks.
     Dense(Tensor<4, Bool>),
-    /// A key is seen if both sides see it.
+    /// A key is visible if both patterns allow it.
     And(Box<Pattern>, Box<Pattern>),
-    /// A key is seen if either side sees it.
+    /// A key is visible if either pattern allows it.
     Or(Box<Pattern>, Box<Pattern>),
 }
 
 impl Pattern {
-    /// What it is, in a few words, for messages.
+    /// A short description for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Full => "a full pattern",
@@ -108,12 +109,12 @@ impl Pattern {
             Self::Window { .. } => "a window",
             Self::Block { .. } | Self::Blocks { .. } => "blocks",
             Self::Strided { .. } => "a stride",
-            Self::Summaries { .. } => "summaries of blocks",
+            Self::SummaryColumns { .. } => "summary columns",
             Self::Monotonic { .. } => "a monotonic window",
-            Self::Global(_) => "global places",
+            Self::Global(_) => "global positions",
             Self::Documents(_) => "documents",
             Self::KeyLengths(_) => "key lengths",
-            Self::Sees(_) => "a function",
+            Self::Predicate(_) => "a predicate",
             Self::KeyPadding(_) => "key padding",
             Self::Dense(_) => "a dense mask",
             Self::And(..) => "patterns joined by and",
@@ -121,40 +122,40 @@ impl Pattern {
         }
     }
 
-    /// Example `b` has only its first `lengths[b]` keys.
+    /// Only the first `lengths[b]` keys of example `b` are valid.
     pub fn key_lengths(lengths: impl Into<Vec<usize>>) -> Self {
         Self::KeyLengths(lengths.into())
     }
 
-    /// A prefix language model: everyone sees the first `lengths[b]` keys of example
-    /// `b`, and the others causally.
+    /// The mask of a prefix language model: the first `lengths[b]` keys of example `b` are visible
+    /// to every query, the others causally.
     pub fn prefix(lengths: impl Into<Vec<usize>>) -> Self {
         Self::Causal.or(Self::key_lengths(lengths))
     }
 
-    /// Several documents in one sequence, none of which sees another: `ids[b][j]` is
-    /// the document of place `j` of example `b`.
+    /// Several documents packed into one sequence, each attending only to itself: `ids[b][j]` is
+    /// the document of position `j` of example `b`.
     ///
     /// ```
     /// # use zoo_attention::Pattern;
-    /// // Two documents of 3 and 4 words, packed into one sequence and read causally.
+    /// // Two documents of 3 and 4 tokens, packed into one causal sequence.
     /// let packed = Pattern::documents([[0, 0, 0, 1, 1, 1, 1]]).and(Pattern::Causal);
     /// ```
     pub fn documents(ids: impl IntoIterator<Item = impl Into<Vec<usize>>>) -> Self {
         Self::Documents(ids.into_iter().map(Into::into).collect())
     }
 
-    /// A window of `reach` keys on either side, and `global` places that see and are
-    /// seen by all: Beltagy et al., [Longformer](https://arxiv.org/abs/2004.05150), 2020.
-    pub fn longformer(reach: usize, global: impl Into<Vec<usize>>) -> Self {
+    /// A window of `window` keys on either side, and the global tokens `global`:
+    /// Beltagy et al., [Longformer](https://arxiv.org/abs/2004.05150), 2020.
+    pub fn longformer(window: usize, global: impl Into<Vec<usize>>) -> Self {
         let window = Self::Window {
-            left: reach,
-            right: reach,
+            left: window,
+            right: window,
         };
         window.or(Self::Global(global.into()))
     }
 
-    /// The `stride` keys up to its own place, and every `stride`-th key before it:
+    /// The `stride` keys up to the query's position, and every `stride`-th key before it:
     /// Child et al., [Sparse Transformers](https://arxiv.org/abs/1904.10509), 2019.
     ///
     /// # Panics
@@ -169,57 +170,83 @@ impl Pattern {
         window.or(Self::Strided { stride }.and(Self::Causal))
     }
 
-    /// The keys of the own block of `block` places, and the last `summary` keys of every
-    /// block: Child et al., [Sparse Transformers](https://arxiv.org/abs/1904.10509), 2019.
+    /// The keys of the query's own block of `block` positions, and the last `summary` keys of
+    /// every block: Child et al., [Sparse Transformers](https://arxiv.org/abs/1904.10509), 2019.
     pub fn fixed(block: usize, summary: usize) -> Self {
-        Self::Block { size: block }.or(Self::Summaries { block, summary })
+        Self::Block { size: block }.or(Self::SummaryColumns { block, summary })
     }
 
-    /// A query sees the keys for which a function of its place and theirs says so.
+    /// A query attends to the keys for which a function of the query's and the key's position
+    /// returns `true`.
     ///
-    /// The last query is level with the last key: with more queries than keys, the first ones
-    /// have places below zero. The same two places must have the same answer each time.
+    /// Queries and keys are aligned at the end: with more queries than keys, the first queries
+    /// have negative positions. The function must be pure.
     ///
-    /// The function is asked about every pair once for a plan, and about the pairs of tiles that
-    /// are seen in part whenever they are computed. What another pattern beside it, joined by
-    /// [`and`](Self::and), shows to nobody, it is not asked about: a window around a sparse
-    /// function makes a long sequence cheap. A plan is kept for as long as the pattern is cloned
-    /// and not made anew.
+    /// It is called once for every pair to build a plan, and again for the pairs of partially
+    /// masked tiles whenever these are computed. It is not called for tiles that another pattern,
+    /// joined by [`and`](Self::and), masks: a window around a sparse function makes long sequences
+    /// cheap.
+    ///
+    /// Plans are cached. A closure that captures nothing is recognised by its type, so it may be
+    /// created in every forward pass. One that captures values is recognised by its address: create
+    /// the pattern once and clone it.
     ///
     /// ```
     /// # use zoo_attention::Pattern;
-    /// // The neighbours at distances 0, 1, 2, 4, 8, ..., behind.
-    /// let log_sparse = Pattern::sees(|query, key| {
-    ///     let behind = query - key;
-    ///     behind == 0 || (behind > 0 && behind.unsigned_abs().is_power_of_two())
+    /// // The preceding keys at distances 0, 1, 2, 4, 8, ...
+    /// let log_sparse = Pattern::from_fn(|query, key| {
+    ///     let distance = query - key;
+    ///     distance == 0 || (distance > 0 && distance.unsigned_abs().is_power_of_two())
     /// });
     /// let near = log_sparse.and(Pattern::Window { left: 512, right: 0 });
     /// ```
-    pub fn sees(sees: impl Fn(i64, i64) -> bool + Send + Sync + 'static) -> Self {
-        Self::Sees(Sees::new(sees))
+    pub fn from_fn(is_visible: impl Fn(i64, i64) -> bool + Send + Sync + 'static) -> Self {
+        Self::Predicate(Predicate::new(is_visible))
     }
 
-    /// Sees only what both see.
+    /// [`from_fn`](Self::from_fn) with a function of the batch index, the query head, and the
+    /// positions of query and key: PyTorch's `mask_mod`.
     ///
-    /// Two masks that are tensors are held as one, spread to the sizes of both.
+    /// [`flash`](crate::flash()) computes each head separately, in O(n) memory; other mechanisms
+    /// materialise the mask. The function is called for every example and head to build a plan,
+    /// which is cached as for `from_fn`. With dropout, each head derives its own seed. Use
+    /// `from_fn` for a function that depends on the positions only.
     ///
     /// ```
     /// # use zoo_attention::Pattern;
-    /// // A causal batch of one sentence of 5 words and one of 3.
+    /// // Heads with windows of 64, 128, 256, ... keys.
+    /// let windows = Pattern::mask_fn(|_batch, head, query, key| {
+    ///     (0..64_i64 << head).contains(&(query - key))
+    /// });
+    /// ```
+    pub fn mask_fn<F>(is_visible: F) -> Self
+    where
+        F: Fn(usize, usize, i64, i64) -> bool + Send + Sync + 'static,
+    {
+        Self::Predicate(Predicate::per_head(is_visible))
+    }
+
+    /// The intersection: a key is visible if both patterns allow it.
+    ///
+    /// Two tensor masks are broadcast and stored as one.
+    ///
+    /// ```
+    /// # use zoo_attention::Pattern;
+    /// // A causal batch of two sequences with 5 and 3 tokens.
     /// let pattern = Pattern::Causal.and(Pattern::key_lengths([5, 3]));
     /// ```
     pub fn and(self, other: Self) -> Self {
         Self::And(Box::new(self), Box::new(other))
     }
 
-    /// Sees what either sees.
+    /// The union: a key is visible if either pattern allows it.
     ///
-    /// Where a part is a tensor (`KeyPadding`, `Dense`), the whole is held as a mask of
-    /// every query and key: key lengths, which are not, cost no memory.
+    /// If a part is a tensor (`KeyPadding`, `Dense`), the union is stored as a dense mask over all
+    /// queries and keys. Key lengths are not a tensor and need no such memory.
     ///
     /// ```
     /// # use zoo_attention::Pattern;
-    /// // Neighbours, and the first place for everyone.
+    /// // A window, and the first position as a global token.
     /// let pattern = Pattern::Window { left: 8, right: 8 }.or(Pattern::Global(vec![0]));
     /// ```
     pub fn or(self, other: Self) -> Self {

@@ -1,4 +1,4 @@
-//! The tiles of the score matrix that anybody sees: what a tiled mechanism computes.
+//! Tile plans: the tiles of the score matrix that a tiled mechanism computes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,47 +7,47 @@ use super::Pattern;
 use super::coverage::Coverage;
 use super::rule::Rule;
 use crate::AttentionShape;
-use crate::kept::Kept;
+use crate::memo::Memo;
 
-/// Which tiles of a score matrix are computed, and which of these need a mask.
+/// The tiles of a score matrix that are computed, and which of these need a mask.
 ///
-/// Tiles that nobody sees are not in it; neighbours that are alike are one entry. Its
-/// size follows what is seen, not the square of the length.
+/// Masked tiles are left out, and consecutive tiles with the same coverage are one entry, so the
+/// size of the plan grows with the number of runs, not with the square of the sequence length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TilePlan {
-    /// Queries and keys in a tile; the last of each may have fewer.
+    /// Numbers of queries and keys in a tile; the last tiles may be smaller.
     tile: [usize; 2],
-    /// Queries and keys.
+    /// Numbers of queries and keys.
     seq: [usize; 2],
-    /// One for each example, or one for all if they are alike.
+    /// One entry per example, or one for all if they are equal.
     examples: Vec<Rows>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Rows {
     runs: Vec<TileRun>,
-    /// Where each row's runs end.
+    /// End of each row's runs.
     ends: Vec<usize>,
 }
 
-/// Neighbouring tiles of one row that are alike.
+/// Consecutive tiles of a row with the same coverage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TileRun {
-    /// The tiles, counted along the keys.
+    /// Tile indices along the keys.
     pub tiles: Range<usize>,
-    /// Whether every query sees every key in them; otherwise some may be hidden.
-    pub is_whole: bool,
+    /// Whether every query attends to every key in them; otherwise some may be masked.
+    pub is_full: bool,
 }
 
 impl Pattern {
-    /// The tiles of `tile[0]` queries by `tile[1]` keys that are seen.
+    /// The tiles of `tile[0]` queries by `tile[1]` keys that are not fully masked.
     ///
-    /// What a mask hides (`KeyPadding`, `Dense`) is not looked at: under it, tiles
-    /// are neither left out nor whole.
+    /// Tensor masks (`KeyPadding`, `Dense`) are not read: with one, no tile is left out because of
+    /// it, and none is full.
     ///
     /// # Panics
     ///
-    /// If a part of the pattern does not fit `shape`, or a size is zero.
+    /// If a part of the pattern does not match `shape`, or a dimension is zero.
     ///
     /// ```
     /// # use zoo_attention::{AttentionShape, Pattern};
@@ -61,18 +61,18 @@ impl Pattern {
         let op = "tile plan";
         assert!(
             !tile.contains(&0),
-            "{op}: tiles must have a size, got {tile:?}"
+            "{op}: tile sizes must be at least 1, got {tile:?}"
         );
         assert!(
             ![shape.batch, shape.seq_q, shape.seq_k].contains(&0),
-            "{op}: no size may be zero, got {shape:?}"
+            "{op}: no dimension may be zero, got {shape:?}"
         );
         self.check(op, shape);
-        let mut plan = TilePlan::of_each_example(&self.rule(), shape, tile);
-        if self.needs_a_tensor() {
+        let mut plan = TilePlan::new(&self.rule(), shape, tile, Examples::Each);
+        if self.has_tensor_mask() {
             for rows in &mut plan.examples {
                 for run in &mut rows.runs {
-                    run.is_whole = false;
+                    run.is_full = false;
                 }
             }
         }
@@ -81,44 +81,36 @@ impl Pattern {
 }
 
 impl TilePlan {
-    fn of_each_example(rule: &Rule, shape: &AttentionShape, tile: [usize; 2]) -> Self {
-        let examples = rule.different_examples(shape);
-        let rows = |example| {
+    fn new(rule: &Rule, shape: &AttentionShape, tile: [usize; 2], examples: Examples) -> Self {
+        let count = rule.num_distinct_examples(shape);
+        // A tile is left out, or full, if it is for each of the examples.
+        let rows = |examples: Range<usize>| {
             Rows::new(shape, tile, |queries, keys| {
-                rule.tile(shape, example, queries, keys)
+                let coverage =
+                    |example| rule.coverage(shape, example, queries.clone(), keys.clone());
+                let coverages = examples.clone().map(coverage);
+                coverages
+                    .reduce(|a, b| if a == b { a } else { Coverage::Partial })
+                    .unwrap_or(Coverage::Masked)
             })
         };
         Self {
             tile,
             seq: [shape.seq_q, shape.seq_k],
-            examples: (0..examples).map(rows).collect(),
+            examples: match examples {
+                Examples::Each => (0..count).map(|i| rows(i..i + 1)).collect(),
+                Examples::Together => vec![rows(0..count)],
+            },
         }
     }
 
-    /// One for all examples together: a tile is left out, or whole, if it is so for
-    /// each of them.
-    fn of_all_examples(rule: &Rule, shape: &AttentionShape, tile: [usize; 2]) -> Self {
-        let examples = rule.different_examples(shape);
-        let rows = Rows::new(shape, tile, |queries, keys| {
-            (0..examples)
-                .map(|example| rule.tile(shape, example, queries.clone(), keys.clone()))
-                .reduce(|a, b| if a == b { a } else { Coverage::Partial })
-                .unwrap_or(Coverage::Masked)
-        });
-        Self {
-            tile,
-            seq: [shape.seq_q, shape.seq_k],
-            examples: vec![rows],
-        }
-    }
-
-    /// The share of the score matrix that is computed, over all examples.
+    /// The fraction of the score matrix that is computed, averaged over the examples.
     pub fn density(&self) -> f64 {
-        let each = (0..self.examples.len()).map(|example| self.density_of(example));
-        each.sum::<f64>() / self.examples.len() as f64
+        let densities = (0..self.examples.len()).map(|example| self.density_of(example));
+        densities.sum::<f64>() / self.examples.len() as f64
     }
 
-    /// The share that is computed of one example.
+    /// The fraction of one example's score matrix that is computed.
     pub(super) fn density_of(&self, example: usize) -> f64 {
         let of_row = |row: usize| {
             let [_, width] = self.tile;
@@ -131,7 +123,7 @@ impl TilePlan {
         computed as f64 / (self.seq[0] * self.seq[1]) as f64
     }
 
-    /// Rows of tiles.
+    /// Number of rows of tiles.
     pub fn rows(&self) -> usize {
         self.seq[0].div_ceil(self.tile[0])
     }
@@ -140,33 +132,33 @@ impl TilePlan {
     ///
     /// # Panics
     ///
-    /// If there is no such row.
+    /// If the row is out of range.
     pub fn queries(&self, row: usize) -> Range<usize> {
-        assert!(row < self.rows(), "tile plan: there is no row {row}");
+        let rows = self.rows();
+        assert!(row < rows, "tile plan: row must be below {rows}, got {row}");
         let start = row * self.tile[0];
         start..self.seq[0].min(start + self.tile[0])
     }
 
-    /// The tiles of a row, neighbours that are alike together. Where all examples are
-    /// alike, any is the first.
+    /// The runs of tiles of a row. If all examples are equal, `example` is ignored.
     ///
     /// # Panics
     ///
-    /// If there is no such example or row.
+    /// If the example or the row is out of range.
     pub fn runs(&self, example: usize, row: usize) -> &[TileRun] {
         let rows = match self.examples.as_slice() {
-            [all] => all,
-            each => &each[example],
+            [shared] => shared,
+            examples => &examples[example],
         };
         let start = if row == 0 { 0 } else { rows.ends[row - 1] };
         &rows.runs[start..rows.ends[row]]
     }
 
-    /// The keys of each tile of a row, and whether all of it is seen.
+    /// The keys of each tile of a row, and whether the tile is full.
     ///
     /// # Panics
     ///
-    /// If there is no such example or row.
+    /// If the example or the row is out of range.
     pub fn tiles(
         &self,
         example: usize,
@@ -176,9 +168,7 @@ impl TilePlan {
         let [_, seq_k] = self.seq;
         self.runs(example, row).iter().flat_map(move |run| {
             let keys = move |tile: usize| tile * width..seq_k.min((tile + 1) * width);
-            run.tiles
-                .clone()
-                .map(move |tile| (keys(tile), run.is_whole))
+            run.tiles.clone().map(move |tile| (keys(tile), run.is_full))
         })
     }
 
@@ -186,7 +176,7 @@ impl TilePlan {
         self.seq
     }
 
-    /// The keys of some tiles.
+    /// The keys of a run.
     pub(super) fn keys(&self, run: &TileRun) -> Range<usize> {
         let [_, width] = self.tile;
         run.tiles.start * width..self.seq[1].min(run.tiles.end * width)
@@ -203,21 +193,21 @@ impl Rows {
             runs: Vec::new(),
             ends: Vec::new(),
         };
-        let across = shape.seq_k.div_ceil(tile_k);
+        let num_tiles = shape.seq_k.div_ceil(tile_k);
         for start in (0..shape.seq_q).step_by(tile_q) {
             let queries = start..shape.seq_q.min(start + tile_q);
             let first = rows.runs.len();
-            // Halves of halves: where a row is empty or full, one question is enough.
-            let mut asked = Vec::new();
-            asked.push(0..across);
-            while let Some(tiles) = asked.pop() {
+            // Bisection: a row that is masked or full takes one evaluation.
+            let mut pending = Vec::new();
+            pending.push(0..num_tiles);
+            while let Some(tiles) = pending.pop() {
                 let keys = tiles.start * tile_k..shape.seq_k.min(tiles.end * tile_k);
                 match coverage(queries.clone(), keys) {
                     Coverage::Masked => {}
                     Coverage::Partial if tiles.len() > 1 => {
                         let middle = tiles.start + tiles.len() / 2;
-                        asked.push(middle..tiles.end);
-                        asked.push(tiles.start..middle);
+                        pending.push(middle..tiles.end);
+                        pending.push(tiles.start..middle);
                     }
                     coverage => rows.add(first, tiles, coverage == Coverage::Full),
                 }
@@ -227,36 +217,28 @@ impl Rows {
         rows
     }
 
-    /// Adds tiles to the row whose runs begin at `first`.
-    fn add(&mut self, first: usize, tiles: Range<usize>, is_whole: bool) {
+    /// Appends tiles to the row whose runs start at `first`, merging them with its last run.
+    fn add(&mut self, first: usize, tiles: Range<usize>, is_full: bool) {
         match self.runs[first..].last_mut() {
-            Some(run) if run.tiles.end == tiles.start && run.is_whole == is_whole => {
+            Some(run) if run.tiles.end == tiles.start && run.is_full == is_full => {
                 run.tiles.end = tiles.end;
             }
-            _ => self.runs.push(TileRun { tiles, is_whole }),
+            _ => self.runs.push(TileRun { tiles, is_full }),
         }
     }
 }
 
-/// Whether examples are looked at one by one or together.
+/// Whether a plan has separate rows for each example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Examples {
-    /// Bodies of a backend's own ask so.
-    #[cfg_attr(
-        not(any(
-            feature = "flex",
-            feature = "ndarray",
-            feature = "tch",
-            feature = "cube"
-        )),
-        expect(dead_code)
-    )]
+    /// One set of rows per example.
     Each,
+    /// One set of rows for the whole batch.
     Together,
 }
 
 #[derive(PartialEq)]
-struct Wanted {
+struct PlanKey {
     rule: Arc<Rule>,
     batch: usize,
     seq: [usize; 2],
@@ -264,28 +246,25 @@ struct Wanted {
     examples: Examples,
 }
 
-/// Plans made before. A model asks for the same few in every layer and step; key lengths change
-/// with every batch and push others out.
-static KEPT: Kept<Wanted, TilePlan> = Kept::new();
+/// A model uses the same few plans in every layer and step; those with key lengths change with
+/// every batch and evict others.
+static MEMO: Memo<PlanKey, TilePlan> = Memo::new();
 
-/// The plan of a rule, made once and kept.
-pub(crate) fn kept(
+/// The plan of a rule, cached.
+pub(crate) fn cached_plan(
     rule: &Arc<Rule>,
     shape: &AttentionShape,
     tile: [usize; 2],
     examples: Examples,
 ) -> Arc<TilePlan> {
-    let wanted = Wanted {
+    let key = PlanKey {
         rule: Arc::clone(rule),
         batch: shape.batch,
         seq: [shape.seq_q, shape.seq_k],
         tile,
         examples,
     };
-    KEPT.get(wanted, |_| match examples {
-        Examples::Each => TilePlan::of_each_example(rule, shape, tile),
-        Examples::Together => TilePlan::of_all_examples(rule, shape, tile),
-    })
+    MEMO.get(key, |_| TilePlan::new(rule, shape, tile, examples))
 }
 
 #[cfg(test)]
@@ -308,7 +287,7 @@ mod tests {
             ),
             Pattern::sparse_transformer(5),
             Pattern::fixed(7, 2).and(Pattern::Causal),
-            Pattern::Summaries {
+            Pattern::SummaryColumns {
                 block: 9,
                 summary: 3,
             },
@@ -318,36 +297,36 @@ mod tests {
         ]
     }
 
-    /// Every pair of query and key that is seen is in a tile, and whole tiles hide none.
+    /// Every visible pair of query and key is in a tile, and full tiles mask none.
     #[test]
-    fn tiles_hold_exactly_what_is_seen() {
+    fn tiles_contain_exactly_the_visible_pairs() {
         for (seq_q, seq_k) in [(40, 40), (23, 40), (40, 23)] {
-            let shape = AttentionShape::of_sequences(1, seq_q, seq_k);
+            let shape = AttentionShape::single_head(1, seq_q, seq_k);
             for pattern in patterns(seq_k) {
                 let plan = pattern.plan(&shape, [6, 4]);
-                let mut hidden = Vec::new();
+                let mut mask = Vec::new();
                 pattern
                     .rule()
-                    .write_hidden(&shape, 0, [0..seq_q, 0..seq_k], &mut hidden);
+                    .write_mask(&shape, 0, [0..seq_q, 0..seq_k], &mut mask);
                 for row in 0..plan.rows() {
                     let mut in_no_tile: Vec<usize> = (0..seq_k).collect();
-                    for (keys, is_whole) in plan.tiles(0, row) {
+                    for (keys, is_full) in plan.tiles(0, row) {
                         in_no_tile.retain(|key| !keys.contains(key));
                         let pairs = plan
                             .queries(row)
                             .flat_map(|i| keys.clone().map(move |j| i * seq_k + j));
-                        let hides = pairs.clone().any(|at| hidden[at]);
-                        assert!(!(is_whole && hides), "{pattern:?} row {row} {keys:?}");
-                        // A rule of one part knows exactly what nobody sees.
+                        let any_masked = pairs.clone().any(|pair| mask[pair]);
+                        assert!(!(is_full && any_masked), "{pattern:?} row {row} {keys:?}");
+                        // A simple rule is exact: none of its tiles is fully masked.
                         let is_simple = !matches!(pattern, Pattern::And(..) | Pattern::Or(..));
                         if is_simple {
-                            let shows = pairs.clone().any(|at| !hidden[at]);
-                            assert!(shows, "{pattern:?} row {row} {keys:?}");
+                            let any_visible = pairs.clone().any(|pair| !mask[pair]);
+                            assert!(any_visible, "{pattern:?} row {row} {keys:?}");
                         }
                     }
                     for i in plan.queries(row) {
                         for &j in &in_no_tile {
-                            assert!(hidden[i * seq_k + j], "{pattern:?}: {i} sees {j}");
+                            assert!(mask[i * seq_k + j], "{pattern:?}: query {i}, key {j}");
                         }
                     }
                 }
@@ -356,76 +335,79 @@ mod tests {
     }
 
     #[test]
-    fn density_is_the_share_of_what_is_computed() {
+    fn density_is_the_computed_fraction() {
         let plan = |pattern: Pattern, n| {
-            let shape = AttentionShape::of_sequences(1, n, n);
+            let shape = AttentionShape::single_head(1, n, n);
             pattern.plan(&shape, [64, 64]).density()
         };
         assert_eq!(plan(Pattern::Full, 1000), 1.0);
         assert_eq!(plan(Pattern::Causal, 640), 55.0 / 100.0);
         assert_eq!(plan(Pattern::Block { size: 64 }, 640), 0.1);
         let window = |n| plan(Pattern::Window { left: 64, right: 0 }, n);
-        // Twice as long, half as dense: a window costs as much as it shows.
+        // A window has linear cost: half the density at twice the length.
         assert!((window(8192) / window(16_384) - 2.0).abs() < 0.02);
     }
 
-    /// Summaries that lie scattered are in every tile; brought together, a query computes
-    /// those of the blocks before its own and no others.
+    /// In place, summary columns touch every tile; gathered, a query computes only those of the
+    /// blocks before its own.
     #[test]
-    fn summaries_are_few_when_brought_together() {
-        use crate::pattern::{Stairs, Steps};
+    fn gathered_summary_columns_are_sparse() {
+        use crate::pattern::{BlockCausal, VisibleBlocks};
         let n = 4096;
-        let shape = AttentionShape::of_sequences(1, n, n);
+        let shape = AttentionShape::single_head(1, n, n);
         let scattered = Pattern::fixed(64, 8).and(Pattern::Causal);
         assert!(scattered.plan(&shape, [64, 64]).density() > 0.5);
-        let stairs = Rule::Stairs(Stairs {
-            rise: 64,
-            run: 8,
-            seen: Steps::Before,
+        let block_causal = Rule::BlockCausal(BlockCausal {
+            block_q: 64,
+            block_k: 8,
+            visible: VisibleBlocks::Earlier,
         });
-        let gathered = AttentionShape::of_sequences(1, n, n / 8);
-        let plan = TilePlan::of_all_examples(&stairs, &gathered, [64, 64]);
+        let gathered = AttentionShape::single_head(1, n, n / 8);
+        let plan = TilePlan::new(&block_causal, &gathered, [64, 64], Examples::Together);
         assert!((0.49..0.56).contains(&plan.density()), "{}", plan.density());
     }
 
     #[test]
-    fn a_plan_is_as_large_as_what_it_shows() {
+    fn plan_size_is_linear_in_the_runs() {
         let runs = |pattern: Pattern, n| {
-            let plan = pattern.plan(&AttentionShape::of_sequences(1, n, n), [64, 64]);
+            let plan = pattern.plan(&AttentionShape::single_head(1, n, n), [64, 64]);
             plan.examples[0].runs.len()
         };
         assert_eq!(runs(Pattern::Full, 65_536), 1024);
-        // Before, on and none after the diagonal.
+        // At most one full and one partial run per row.
         assert!(runs(Pattern::Causal, 65_536) <= 2 * 1024);
         let (left, right) = (640, 0);
         assert!(runs(Pattern::Window { left, right }, 65_536) <= 3 * 1024);
     }
 
     #[test]
-    fn examples_have_rows_of_their_own_or_share_them() {
-        let shape = AttentionShape::of_sequences(2, 8, 8);
+    fn plans_are_per_example_or_for_the_batch() {
+        let shape = AttentionShape::single_head(2, 8, 8);
         let lengths = Pattern::key_lengths([8, 3]);
-        let run = |tiles, is_whole| TileRun { tiles, is_whole };
+        let run = |tiles, is_full| TileRun { tiles, is_full };
         let plan = lengths.plan(&shape, [4, 4]);
         assert_eq!(plan.runs(0, 0), [run(0..2, true)]);
         assert_eq!(plan.runs(1, 0), [run(0..1, false)]);
-        let together = TilePlan::of_all_examples(&lengths.rule(), &shape, [4, 4]);
+        let together = TilePlan::new(&lengths.rule(), &shape, [4, 4], Examples::Together);
         assert_eq!(together.runs(1, 1), [run(0..2, false)]);
     }
 
     #[test]
-    fn a_plan_is_made_once() {
-        let shape = AttentionShape::of_sequences(1, 77, 78);
-        let ask = |examples| {
+    fn plans_are_cached() {
+        let shape = AttentionShape::single_head(1, 77, 78);
+        let plan = |examples| {
             let (left, right) = (5, 123);
-            kept(
+            cached_plan(
                 &Arc::new(Rule::Window { left, right }),
                 &shape,
                 [8, 8],
                 examples,
             )
         };
-        assert!(Arc::ptr_eq(&ask(Examples::Each), &ask(Examples::Each)));
-        assert!(!Arc::ptr_eq(&ask(Examples::Each), &ask(Examples::Together)));
+        assert!(Arc::ptr_eq(&plan(Examples::Each), &plan(Examples::Each)));
+        assert!(!Arc::ptr_eq(
+            &plan(Examples::Each),
+            &plan(Examples::Together)
+        ));
     }
 }

@@ -1,17 +1,16 @@
-//! A pattern written out for some of the queries only.
+//! Dense masks for a subset of the queries.
 
 use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
 use super::Pattern;
-use super::dense::{both, either, written_out};
+use super::dense::{mask_from_rule, mask_intersection, mask_union};
 use crate::AttentionShape;
 
 impl Pattern {
-    /// What is [`hidden`](Self::hidden) from the queries `rows`:
-    /// `[batch, heads, rows, seq_k]`, any of them 1 where the pattern is the same for all,
-    /// or `None` when nothing is.
-    pub(crate) fn hidden_from(
+    /// The [`dense_mask`](Self::dense_mask) of the queries `rows`, `[batch, heads, rows, seq_k]`; a
+    /// dimension is 1 where the pattern is the same for all. `None` if nothing is masked.
+    pub(crate) fn dense_mask_rows(
         &self,
         op: &str,
         shape: &AttentionShape,
@@ -19,31 +18,34 @@ impl Pattern {
         device: &Device,
     ) -> Option<Tensor<4, Bool>> {
         self.check(op, shape);
-        let from = |part: &Self| part.hidden_from(op, shape, rows, device);
+        let mask_of = |part: &Self| part.dense_mask_rows(op, shape, rows, device);
         match self {
             Self::Full => None,
-            Self::KeyPadding(_) => self.hidden(op, shape, device),
-            Self::Dense(mask) => Some(taken(mask.clone(), rows)),
-            Self::And(a, b) if self.needs_a_tensor() => either(from(a), from(b)),
-            Self::Or(a, b) if self.needs_a_tensor() => both(from(a), from(b)),
+            Self::KeyPadding(_) => self.dense_mask(op, shape, device),
+            Self::Dense(mask) => Some(select_rows_broadcast(mask.clone(), rows)),
+            Self::And(a, b) if self.has_tensor_mask() => mask_union(mask_of(a), mask_of(b)),
+            Self::Or(a, b) if self.has_tensor_mask() => mask_intersection(mask_of(a), mask_of(b)),
             _ => {
                 let queries = rows.iter().map(|&row| row..row + 1);
-                Some(written_out(self, shape, queries, device))
+                Some(mask_from_rule(self, shape, queries, device))
             }
         }
     }
 }
 
-/// The given rows of a `[_, _, seq_q, _]` mask or bias; one that stands for all stays.
-pub(crate) fn taken<K: Basic>(tensor: Tensor<4, K>, rows: &[usize]) -> Tensor<4, K> {
+/// [`select_rows`] of a mask or bias, which may be broadcast over the queries.
+pub(crate) fn select_rows_broadcast<K: Basic>(
+    tensor: Tensor<4, K>,
+    rows: &[usize],
+) -> Tensor<4, K> {
     match tensor.dims() {
         [_, _, 1, _] => tensor,
-        _ => rows_of(tensor, rows),
+        _ => select_rows(tensor, rows),
     }
 }
 
-/// The given rows of a `[_, _, seq_q, _]` tensor.
-pub(crate) fn rows_of<K: Basic>(tensor: Tensor<4, K>, rows: &[usize]) -> Tensor<4, K> {
+/// The given rows of a tensor `[_, _, seq_q, _]`.
+pub(crate) fn select_rows<K: Basic>(tensor: Tensor<4, K>, rows: &[usize]) -> Tensor<4, K> {
     let [_, _, count, _] = tensor.dims();
     if rows.iter().copied().eq(0..count) {
         return tensor;

@@ -1,16 +1,16 @@
-//! A pattern taken apart: what can be said without a tensor, and the mask that is left.
+//! Splitting a pattern into a rule and a tensor mask.
 
 use burn::tensor::{Bool, Device, Tensor};
 
 use super::Pattern;
-use super::dense::either;
+use super::dense::mask_union;
 use super::rule::Rule;
-use super::summary::Summaries;
+use super::summary::SummaryColumns;
 use crate::AttentionShape;
 
 impl Pattern {
-    /// The rule and the mask that together are this pattern: seen is what the rule
-    /// shows and the mask does not hide.
+    /// The rule and the mask that together make up this pattern: a key is visible if the rule
+    /// allows it and the mask does not exclude it.
     pub(crate) fn split(
         &self,
         op: &str,
@@ -19,21 +19,24 @@ impl Pattern {
     ) -> (Rule, Option<Tensor<4, Bool>>) {
         self.check(op, shape);
         match self {
-            Self::KeyPadding(_) | Self::Dense(_) => (Rule::Full, self.hidden(op, shape, device)),
+            Self::KeyPadding(_) | Self::Dense(_) => {
+                (Rule::Full, self.dense_mask(op, shape, device))
+            }
             Self::And(a, b) => {
                 let (rule_a, mask_a) = a.split(op, shape, device);
                 let (rule_b, mask_b) = b.split(op, shape, device);
-                (rule_a.and(rule_b), either(mask_a, mask_b))
+                (rule_a.and(rule_b), mask_union(mask_a, mask_b))
             }
-            Self::Or(..) if self.needs_a_tensor() => {
-                // What either side shows depends on a tensor: it is all in the mask then.
-                (Rule::Full, self.hidden(op, shape, device))
+            Self::Or(..) if self.has_tensor_mask() => {
+                // A union with a tensor cannot be split: all of it goes into the mask.
+                (Rule::Full, self.dense_mask(op, shape, device))
             }
+            _ if self.has_tensor_mask() => (Rule::Full, self.dense_mask(op, shape, device)),
             _ => (self.rule(), None),
         }
     }
 
-    /// What of this pattern can be said without a tensor. A mask shows everything.
+    /// The part of this pattern that needs no tensor; tensor masks count as full.
     pub(crate) fn rule(&self) -> Rule {
         match self {
             Self::Full | Self::KeyPadding(_) | Self::Dense(_) => Rule::Full,
@@ -45,37 +48,40 @@ impl Pattern {
             &Self::Block { size } => Rule::Block {
                 size: size.min(FAR),
             },
-            Self::Blocks { size, seen } => Rule::blocks((*size).min(FAR), seen),
+            Self::Blocks { size, visible } => Rule::blocks((*size).min(FAR), visible),
             &Self::Strided { stride } => Rule::Strided {
                 stride: stride.min(FAR),
             },
-            &Self::Summaries { block, summary } => Rule::Summaries(Summaries {
+            &Self::SummaryColumns { block, summary } => Rule::SummaryColumns(SummaryColumns {
                 block: block.min(FAR),
                 summary: summary.min(FAR),
             }),
             &Self::Monotonic { window } => Rule::Monotonic {
                 window: window.min(FAR),
             },
-            Self::Global(places) => Rule::global(places),
+            Self::Global(positions) => Rule::global(positions),
             Self::Documents(ids) => Rule::documents(ids),
             Self::KeyLengths(lengths) => Rule::KeyLengths(lengths.clone()),
-            Self::Sees(sees) => Rule::Sees(sees.clone()),
+            Self::Predicate(predicate) if predicate.depends_on_head() => Rule::Full,
+            Self::Predicate(predicate) => Rule::Predicate(predicate.clone()),
             Self::And(a, b) => a.rule().and(b.rule()),
             Self::Or(a, b) => Rule::Or(Box::new(a.rule()), Box::new(b.rule())),
         }
     }
 
-    pub(super) fn needs_a_tensor(&self) -> bool {
+    /// Whether a part of the pattern is a tensor, or needs one because it depends on the head.
+    pub(super) fn has_tensor_mask(&self) -> bool {
         match self {
             Self::KeyPadding(_) | Self::Dense(_) => true,
-            Self::And(a, b) | Self::Or(a, b) => a.needs_a_tensor() || b.needs_a_tensor(),
+            Self::Predicate(predicate) => predicate.depends_on_head(),
+            Self::And(a, b) | Self::Or(a, b) => a.has_tensor_mask() || b.has_tensor_mask(),
             _ => false,
         }
     }
 }
 
-/// Further than any sequence reaches, and far enough from the end of the numbers that
-/// places can be added to it: `usize::MAX` is how people say "without end".
+/// An upper bound of sizes, larger than any sequence and small enough that adding positions does
+/// not overflow. Callers pass `usize::MAX` for "unlimited".
 const FAR: usize = i64::MAX as usize / 4;
 
 #[cfg(test)]
@@ -83,37 +89,37 @@ mod tests {
     use crate::{AttentionShape, Pattern};
 
     #[test]
-    fn without_end_is_further_than_any_key() {
-        let shape = AttentionShape::of_sequences(1, 5, 5);
-        let hidden = |pattern: Pattern| {
-            let mut hidden = Vec::new();
+    fn usize_max_means_unlimited() {
+        let shape = AttentionShape::single_head(1, 5, 5);
+        let mask_of = |pattern: Pattern| {
+            let mut mask = Vec::new();
             let rule = pattern.rule();
-            rule.write_hidden(&shape, 0, [0..5, 0..5], &mut hidden);
-            // A plan that leaves out what is seen would hide it too.
+            rule.write_mask(&shape, 0, [0..5, 0..5], &mut mask);
+            // A plan without visible tiles would mask everything.
             assert!(pattern.plan(&shape, [1, 1]).density() > 0.0);
-            hidden
+            mask
         };
-        let end = usize::MAX;
+        let max = usize::MAX;
         let window = |left, right| Pattern::Window { left, right };
         let one_block = Pattern::Blocks {
-            size: end,
-            seen: vec![vec![0]],
+            size: max,
+            visible: vec![vec![0]],
         };
-        let summaries = Pattern::Summaries {
+        let summaries = Pattern::SummaryColumns {
             block: 3,
-            summary: end,
+            summary: max,
         };
-        for (endless, same) in [
-            (window(end, 0), Pattern::Causal),
-            (window(end, end), Pattern::Full),
-            (Pattern::Block { size: end }, Pattern::Full),
+        for (unlimited, same) in [
+            (window(max, 0), Pattern::Causal),
+            (window(max, max), Pattern::Full),
+            (Pattern::Block { size: max }, Pattern::Full),
             (one_block, Pattern::Full),
-            (Pattern::Strided { stride: end }, window(0, 0)),
-            (Pattern::Monotonic { window: end }, Pattern::Full),
+            (Pattern::Strided { stride: max }, window(0, 0)),
+            (Pattern::Monotonic { window: max }, Pattern::Full),
             (summaries, Pattern::Full),
-            (Pattern::fixed(end, 2), Pattern::Full),
+            (Pattern::fixed(max, 2), Pattern::Full),
         ] {
-            assert_eq!(hidden(endless), hidden(same));
+            assert_eq!(mask_of(unlimited), mask_of(same));
         }
     }
 }

@@ -1,76 +1,76 @@
-//! The last keys of each block: seen by everyone where they are, and, brought together, by
-//! the queries of other blocks.
+//! Masks of the "fixed" pattern of Sparse Transformers: the summary columns of each block, and
+//! block-causal masks over gathered summary columns.
 
 use std::ops::Range;
 
 use super::coverage::{Coverage, bits_from};
 
-/// The last `summary` keys of each block of `block`; all of them, if it has no more.
+/// The last `summary` keys of each block of `block`; all of them if `summary >= block`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Summaries {
+pub(crate) struct SummaryColumns {
     pub(crate) block: usize,
     pub(crate) summary: usize,
 }
 
-impl Summaries {
-    /// What anybody sees of some keys.
-    pub(super) fn of(self, keys: Range<usize>) -> Coverage {
+impl SummaryColumns {
+    pub(super) fn coverage(self, keys: Range<usize>) -> Coverage {
         let block_of = |key: usize| key / self.block;
-        let last_of_block = (block_of(keys.start) + 1).saturating_mul(self.block);
-        let first_summary = last_of_block.saturating_sub(self.summary);
-        let is_one_stretch =
+        let block_end = (block_of(keys.start) + 1).saturating_mul(self.block);
+        let first_summary = block_end.saturating_sub(self.summary);
+        let is_contiguous =
             self.summary >= self.block || block_of(keys.start) == block_of(keys.end - 1);
-        Coverage::by(
+        Coverage::new(
             self.summary == 0 || first_summary >= keys.end,
-            self.has(keys.start) && is_one_stretch,
+            self.contains(keys.start) && is_contiguous,
         )
     }
 
-    pub(super) fn has(self, key: usize) -> bool {
+    pub(super) fn contains(self, key: usize) -> bool {
         self.block - key % self.block <= self.summary
     }
 }
 
-/// Queries in steps of `rise` over keys in steps of `run`, the first of both level: query
-/// `i` stands on step `i / rise`, key `j` on step `j / run`.
+/// A mask by blocks, aligned at the start: query `i` is in block `i / block_q` and key `j` in
+/// block `j / block_k`. A query attends to whole blocks, never to its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Stairs {
-    pub(crate) rise: usize,
-    pub(crate) run: usize,
-    pub(crate) seen: Steps,
+pub(crate) struct BlockCausal {
+    pub(crate) block_q: usize,
+    pub(crate) block_k: usize,
+    pub(crate) visible: VisibleBlocks,
 }
 
-/// Which steps a query sees from its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Steps {
-    /// Those before.
-    Before,
-    /// All but its own.
+pub(crate) enum VisibleBlocks {
+    /// The blocks before the query's own (causal).
+    Earlier,
+    /// All blocks but the query's own (bidirectional).
     Others,
 }
 
-impl Stairs {
-    pub(super) fn tile(self, queries: Range<usize>, keys: Range<usize>) -> Coverage {
-        let steps = |range: Range<usize>, size: usize| [range.start / size, (range.end - 1) / size];
-        let [first, last] = steps(queries, self.rise);
-        let [first_key, last_key] = steps(keys, self.run);
-        match self.seen {
-            Steps::Before => Coverage::by(first_key >= last, last_key < first),
-            Steps::Others => Coverage::by(
+impl BlockCausal {
+    pub(super) fn coverage(self, queries: Range<usize>, keys: Range<usize>) -> Coverage {
+        let blocks =
+            |range: Range<usize>, size: usize| [range.start / size, (range.end - 1) / size];
+        let [first, last] = blocks(queries, self.block_q);
+        let [first_key, last_key] = blocks(keys, self.block_k);
+        match self.visible {
+            VisibleBlocks::Earlier => Coverage::new(first_key >= last, last_key < first),
+            VisibleBlocks::Others => Coverage::new(
                 [first, last, last_key] == [first_key; 3],
                 last_key < first || first_key > last,
             ),
         }
     }
 
-    /// A bit for each of up to 64 queries that sees a key.
-    pub(super) fn seen(self, queries: Range<usize>, key: usize) -> u64 {
-        let from_step = |step: usize| bits_from((step * self.rise) as i64 - queries.start as i64);
-        let step = key / self.run;
-        let after = from_step(step + 1);
-        match self.seen {
-            Steps::Before => after,
-            Steps::Others => after | !from_step(step),
+    /// A bit for each of up to 64 queries that attends to a key.
+    pub(super) fn visible_queries(self, queries: Range<usize>, key: usize) -> u64 {
+        let from_block =
+            |block: usize| bits_from((block * self.block_q) as i64 - queries.start as i64);
+        let block = key / self.block_k;
+        let after = from_block(block + 1);
+        match self.visible {
+            VisibleBlocks::Earlier => after,
+            VisibleBlocks::Others => after | !from_block(block),
         }
     }
 }

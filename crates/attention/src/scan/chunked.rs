@@ -1,12 +1,11 @@
-//! Causal sums of products in linear time, by matmuls.
+//! Causal linear attention in chunks: linear time, by matmuls.
 //!
 //! ```text
 //! result_i = Σ_(j ≤ i) γ^(i - j) (q_i · k_j) v_j
 //! ```
 //!
-//! The sequence is cut into chunks. Within a chunk, the products are written out and
-//! masked; what came before it has been added up to one matrix, its state. The states of
-//! all chunks are sums over the chunks before, computed by groups of groups.
+//! Within a chunk, scores are materialised and masked; everything before the chunk is summed into
+//! one matrix, its state. The states of all chunks are prefix sums, computed hierarchically.
 //!
 //! Hua et al., [Transformer Quality in Linear Time](https://arxiv.org/abs/2202.10447), 2022;
 //! Sun et al., [Retentive Network](https://arxiv.org/abs/2307.08621), 2023.
@@ -15,14 +14,14 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use crate::AttentionShape;
 
-/// Places in a chunk: enough for its matmuls to be worth their calls, few enough that
-/// what is written out (`CHUNK` numbers for each query) stays small.
+/// Positions in a chunk: large enough for efficient matmuls, small enough that the materialised
+/// scores (`CHUNK` for each query) stay small.
 const CHUNK: usize = 128;
-/// States that are added up by one matmul.
+/// Number of states that one matmul sums.
 const GROUP: usize = 16;
 
-/// Sums as above; the last query is level with the last key, and queries before the first
-/// key get zeros. `decays` has a `γ` for each key and value head; none is 1.
+/// Computes the sums above. Queries and keys are aligned at the end, and queries before the first
+/// key get zeros. `decays` has one `γ` for each key/value head; `None` means 1.
 ///
 /// # Shapes
 ///
@@ -43,16 +42,16 @@ pub(crate) fn causal(
     let [.., width] = value.dims();
     let decays = decays.unwrap_or(&[1.0]);
 
-    // Both as long as the longer one, zeros before the first; and whole chunks, zeros
-    // after the last, which nobody sees and which see for nobody.
+    // Zeros in front bring queries and keys to the same length; zeros at the end complete the last
+    // chunk.
     let length = seq_q.max(seq_k);
     let chunk = CHUNK.min(length);
     let chunks = length.div_ceil(chunk);
     let after = chunks * chunk - length;
-    let query = padded(query, length - seq_q, after);
-    let [key, value] = [key, value].map(|tensor| padded(tensor, length - seq_k, after));
+    let query = pad(query, length - seq_q, after);
+    let [key, value] = [key, value].map(|tensor| pad(tensor, length - seq_k, after));
 
-    // Heads that share a key and value head lie beside each other in each chunk.
+    // Query heads that share a key/value head are adjacent in each chunk.
     let query = query
         .reshape([batch, kv_heads, group, chunks, chunk, features])
         .swap_dims(2, 3)
@@ -62,30 +61,30 @@ pub(crate) fn causal(
 
     let device = &query.device();
     let options = (device, query.dtype());
-    let seen = table(decays, [group * chunk, chunk], options, |decay, i, j| {
+    let mask = table(decays, [group * chunk, chunk], options, |decay, i, j| {
         let i = i % chunk;
         if j <= i { power(decay, i - j) } else { 0.0 }
     });
-    let products = query.clone().matmul(key.clone().swap_dims(3, 4)) * seen; // [batch, kv_heads, chunks, group * chunk, chunk]
-    let mut sums = products.matmul(value.clone()); // [batch, kv_heads, chunks, group * chunk, width]
+    let scores = query.clone().matmul(key.clone().swap_dims(3, 4)) * mask; // [batch, kv_heads, chunks, group * chunk, chunk]
+    let mut sums = scores.matmul(value.clone()); // [batch, kv_heads, chunks, group * chunk, width]
 
     if chunks > 1 {
-        let forgets = decays.iter().any(|&decay| decay != 1.0);
-        let (query, key) = if forgets {
-            let on_entry = table(decays, [group * chunk, 1], options, |decay, i, _| {
+        let has_decay = decays.iter().any(|&decay| decay != 1.0);
+        let (query, key) = if has_decay {
+            let query_decay = table(decays, [group * chunk, 1], options, |decay, i, _| {
                 power(decay, i % chunk + 1)
             });
-            let on_exit = table(decays, [chunk, 1], options, |decay, j, _| {
+            let key_decay = table(decays, [chunk, 1], options, |decay, j, _| {
                 power(decay, chunk - 1 - j)
             });
-            (query * on_entry, key * on_exit)
+            (query * query_decay, key * key_decay)
         } else {
             (query, key)
         };
         let states = key.swap_dims(3, 4).matmul(value); // [batch, kv_heads, chunks, features, width]
         let states = states.reshape([batch, kv_heads, chunks, features * width]);
         let decays: Vec<f64> = decays.iter().map(|&decay| power(decay, chunk)).collect();
-        let before = sums_before(states, &decays);
+        let before = exclusive_sums(states, &decays);
         let before = before.reshape([batch, kv_heads, chunks, features, width]);
         sums = sums + query.matmul(before);
     }
@@ -96,58 +95,59 @@ pub(crate) fn causal(
         .slice_dim(2, length - seq_q..length)
 }
 
-/// For each of the `states`, `[batch, kv_heads, count, numbers]`, the sum of those before
-/// it, those further away forgotten by `decays`.
-fn sums_before(states: Tensor<4>, decays: &[f64]) -> Tensor<4> {
-    let [batch, kv_heads, count, numbers] = states.dims();
+/// Exclusive prefix sums of the `states`, `[batch, kv_heads, count, width]`, with one decay per
+/// step.
+fn exclusive_sums(states: Tensor<4>, decays: &[f64]) -> Tensor<4> {
+    let [batch, kv_heads, count, width] = states.dims();
     let device = &states.device();
     let options = (device, states.dtype());
     let size = GROUP.min(count);
     let groups = count.div_ceil(size);
-    let states = padded(states, 0, groups * size - count);
-    let states = states.reshape([batch, kv_heads, groups, size, numbers]);
+    let states = pad(states, 0, groups * size - count);
+    let states = states.reshape([batch, kv_heads, groups, size, width]);
     let within = table(decays, [size, size], options, |decay, i, j| {
         if j < i { power(decay, i - 1 - j) } else { 0.0 }
     });
-    let mut sums = within.matmul(states.clone()); // [batch, kv_heads, groups, size, numbers]
+    let mut sums = within.matmul(states.clone()); // [batch, kv_heads, groups, size, width]
     if groups > 1 {
-        let last = table(decays, [1, size], options, |decay, _, j| {
+        let key_decay = table(decays, [1, size], options, |decay, _, j| {
             power(decay, size - 1 - j)
         });
-        let totals = last.matmul(states);
-        let totals = totals.reshape([batch, kv_heads, groups, numbers]);
-        let far: Vec<f64> = decays.iter().map(|&decay| power(decay, size)).collect();
-        let before = sums_before(totals, &far).reshape([batch, kv_heads, groups, 1, numbers]);
-        let fading = table(decays, [size, 1], options, |decay, i, _| power(decay, i));
-        sums = sums + before * fading;
+        let totals = key_decay.matmul(states);
+        let totals = totals.reshape([batch, kv_heads, groups, width]);
+        let group_decays: Vec<f64> = decays.iter().map(|&decay| power(decay, size)).collect();
+        let before =
+            exclusive_sums(totals, &group_decays).reshape([batch, kv_heads, groups, 1, width]);
+        let query_decay = table(decays, [size, 1], options, |decay, i, _| power(decay, i));
+        sums = sums + before * query_decay;
     }
-    sums.reshape([batch, kv_heads, groups * size, numbers])
+    sums.reshape([batch, kv_heads, groups * size, width])
         .slice_dim(2, 0..count)
 }
 
-/// `[1, heads, 1, rows, columns]`: a number for each place, by its head's decay.
+/// `[1, heads, 1, rows, columns]`: `value(decay, row, column)` for each head.
 fn table(
     decays: &[f64],
     [rows, columns]: [usize; 2],
     options: (&Device, DType),
-    number: impl Fn(f64, usize, usize) -> f64,
+    value: impl Fn(f64, usize, usize) -> f64,
 ) -> Tensor<5> {
-    let mut numbers = Vec::with_capacity(decays.len() * rows * columns);
+    let mut values = Vec::with_capacity(decays.len() * rows * columns);
     for &decay in decays {
         for row in 0..rows {
-            numbers.extend((0..columns).map(|column| number(decay, row, column) as f32));
+            values.extend((0..columns).map(|column| value(decay, row, column) as f32));
         }
     }
     let dims = [1, decays.len(), 1, rows, columns];
-    Tensor::from_data(TensorData::new(numbers, dims), options)
+    Tensor::from_data(TensorData::new(values, dims), options)
 }
 
 fn power(decay: f64, exponent: usize) -> f64 {
     decay.powi(exponent as i32)
 }
 
-/// Zeros before and after the rows of a `[_, _, rows, _]` tensor.
-fn padded(tensor: Tensor<4>, before: usize, after: usize) -> Tensor<4> {
+/// Pads the rows of a tensor `[_, _, rows, _]` with zeros.
+fn pad(tensor: Tensor<4>, before: usize, after: usize) -> Tensor<4> {
     if before + after == 0 {
         return tensor;
     }

@@ -1,29 +1,28 @@
-//! What stands in for the exponential of a product: features whose product is like it.
+//! Feature maps of linear attention, whose dot products replace the exponential of the score.
 
 use burn::tensor::{Bool, Tensor, TensorData, activation};
 
 use zoo_spec::LinearFeatures;
 
-use super::sight::Sight;
-use crate::AttentionShape;
+use super::key_mask::KeyMask;
 use crate::counter::Normals;
-use crate::kept::Kept;
+use crate::memo::Memo;
 use crate::precision::{narrow, widened};
 
-/// What queries and keys are turned into; none of it is negative.
+/// The feature map of queries and keys; all features are non-negative.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum FeatureMap {
     /// `elu(x) + 1`: Katharopoulos et al., 2020.
     #[default]
     Elu1,
-    /// `max(x, 0)` and a thousandth, so that no query is without features:
+    /// `max(x, 0) + 0.001`, so that no query has only zeros:
     /// Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
     Relu,
-    /// Random features whose product is, on average, the softmax's own exponential.
+    /// Random features whose dot product is, in expectation, the exponential of softmax.
     FavorPlus(RandomFeatures),
-    /// The same by directions that are there already, `[count, d_head]`.
-    Drawn(Box<Tensor<2>>),
+    /// `FavorPlus` with given directions, `[count, d_head]`.
+    Directions(Box<Tensor<2>>),
 }
 
 /// Positive orthogonal random features:
@@ -32,16 +31,16 @@ pub enum FeatureMap {
 /// φ(x) = exp(ω · x - |x|² / 2) / sqrt(count)      E φ(q) · φ(k) = exp(q · k)
 /// ```
 ///
-/// Each `ω` is a normal vector, as many at a time orthogonal to each other as they have
-/// numbers. The error falls like `1/sqrt(count)`.
-/// [`RedrawnFeatures`](crate::RedrawnFeatures) draws others from time to time.
+/// Each `ω` is a normally distributed vector, orthogonalised in blocks of `d_head` vectors. The
+/// error decreases as `1/sqrt(count)`. [`ResampledFeatures`](crate::scan::ResampledFeatures) resamples
+/// them during training.
 ///
 /// Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomFeatures {
-    /// How many.
+    /// Number of features.
     pub count: usize,
-    /// Which ones.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -54,12 +53,12 @@ impl From<LinearFeatures> for FeatureMap {
     }
 }
 
-/// What [`FeatureMap::Relu`] adds.
+/// The constant that [`FeatureMap::Relu`] adds.
 const RELU_FLOOR: f32 = 1e-3;
 
 impl FeatureMap {
-    /// The features where the query is. Panics unless they are for heads like these.
-    pub(crate) fn ready(&self, op: &str, query: &Tensor<4>) -> Features {
+    /// The feature map on the device of the query. Panics if `d_head` does not match.
+    pub(crate) fn prepare(&self, op: &str, query: &Tensor<4>) -> Features {
         let [.., d_head] = query.dims();
         match self {
             Self::Elu1 => Features::Elu1,
@@ -67,11 +66,11 @@ impl FeatureMap {
             Self::FavorPlus(random) => {
                 assert!(
                     random.count > 0,
-                    "{op}: there must be random features, got 0"
+                    "{op}: the number of random features must be at least 1, got 0"
                 );
                 Features::Exponential(Box::new(random.tensor(query)))
             }
-            Self::Drawn(directions) => {
+            Self::Directions(directions) => {
                 let [count, width] = directions.dims();
                 assert!(
                     count > 0 && width == d_head,
@@ -86,28 +85,23 @@ impl FeatureMap {
     }
 }
 
-/// A [`FeatureMap`] with the numbers it needs.
+/// A [`FeatureMap`] with its tensors.
 #[derive(Debug, Clone)]
 pub(crate) enum Features {
     Elu1,
     Relu,
-    /// By these directions, `[1, 1, count, d_head]`.
+    /// Directions `[1, 1, count, d_head]`.
     Exponential(Box<Tensor<4>>),
 }
 
 impl Features {
-    /// What queries and keys are multiplied by, each.
-    pub(crate) fn scale(&self, scale: Option<f64>, shape: &AttentionShape) -> [f64; 2] {
-        self.scale_or(scale, shape.default_scale())
-    }
-
-    /// The same, where products are usually multiplied by `usual`.
-    pub(crate) fn scale_or(&self, scale: Option<f64>, usual: f64) -> [f64; 2] {
+    /// The factors of queries and keys.
+    pub(crate) fn scale(&self, scale: Option<f64>, default: f64) -> [f64; 2] {
         match self {
-            // There is no score to be kept small: as they are, unless said otherwise.
+            // No exponential, so no scale is needed by default.
             Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
             Self::Exponential(_) => {
-                let scale = scale.unwrap_or(usual);
+                let scale = scale.unwrap_or(default);
                 let root = scale.abs().sqrt();
                 [root.copysign(scale), root]
             }
@@ -115,50 +109,55 @@ impl Features {
     }
 
     /// `[batch, heads, seq_q, features]`
-    pub(crate) fn of_queries(&self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
-        let query = times(query, scale);
+    pub(crate) fn map_queries(&self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
+        let query = scaled(query, scale);
         match self {
             Self::Elu1 => elu1(query),
             Self::Relu => activation::relu(query).add_scalar(RELU_FLOOR),
             Self::Exponential(directions) => {
                 let exponents = exponents(query, directions);
-                // A factor of each query's own cancels out: the largest is made 1.
-                let most = exponents.clone().detach().max_dim(3);
-                exponents.sub(most).exp()
+                // A factor per query cancels out: the largest feature becomes 1.
+                let max = exponents.clone().detach().max_dim(3);
+                exponents.sub(max).exp()
             }
         }
     }
 
-    /// `[batch, kv_heads, seq_k, features]`, zero for hidden keys.
-    pub(crate) fn of_keys(&self, key: Tensor<4>, scale: [f64; 2], sight: &Sight) -> Tensor<4> {
-        let (features, _) = self.of_new_keys(key, scale, sight.hidden.clone());
-        sight.clear(features)
+    /// `[batch, kv_heads, seq_k, features]`, zero for masked keys.
+    pub(crate) fn map_keys(
+        &self,
+        key: Tensor<4>,
+        scale: [f64; 2],
+        key_mask: &KeyMask,
+    ) -> Tensor<4> {
+        let (features, _) = self.map_new_keys(key, scale, key_mask.masked.clone());
+        key_mask.clear(features)
     }
 
-    /// The features of new keys, and the logarithm of what those of a head were divided
-    /// by, where that is a choice. What is hidden does not count, however large it is.
-    pub(crate) fn of_new_keys(
+    /// The features of new keys and, for exponential features, the logarithm of the factor by which
+    /// those of a head were divided. Masked keys do not affect that factor.
+    pub(crate) fn map_new_keys(
         &self,
         key: Tensor<4>,
         [_, scale]: [f64; 2],
-        hidden: Option<Tensor<4, Bool>>,
+        masked: Option<Tensor<4, Bool>>,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
-        let key = times(key, scale);
+        let key = scaled(key, scale);
         match self {
             Self::Elu1 => (elu1(key), None),
             Self::Relu => (activation::relu(key).add_scalar(RELU_FLOOR), None),
             Self::Exponential(directions) => {
                 let exponents = exponents(key, directions);
-                let seen = match hidden {
-                    Some(hidden) => {
-                        let hidden = hidden.expand(exponents.dims());
-                        exponents.mask_fill(hidden, LOWEST)
+                let exponents = match masked {
+                    Some(masked) => {
+                        let masked = masked.expand(exponents.dims());
+                        exponents.mask_fill(masked, LOWEST)
                     }
                     None => exponents,
                 };
-                // A factor of all keys of a head cancels out, too.
-                let most = seen.clone().detach().max_dim(3).max_dim(2); // [batch, kv_heads, 1, 1]
-                ((seen - most.clone()).exp(), Some(most))
+                // A factor per head cancels out, too.
+                let max = exponents.clone().detach().max_dim(3).max_dim(2); // [batch, kv_heads, 1, 1]
+                ((exponents - max.clone()).exp(), Some(max))
             }
         }
     }
@@ -170,10 +169,11 @@ fn exponents(x: Tensor<4>, directions: &Tensor<4>) -> Tensor<4> {
     x.matmul(directions.clone().swap_dims(2, 3)) - half
 }
 
-/// Below every exponent: its power is zero, and so is it when no key is seen at all.
+/// Below every exponent, so that its exponential is zero; finite, so that a fully masked head does
+/// not produce NaN.
 const LOWEST: f32 = -1e30;
 
-fn times(tensor: Tensor<4>, factor: f64) -> Tensor<4> {
+fn scaled(tensor: Tensor<4>, factor: f64) -> Tensor<4> {
     if factor == 1.0 {
         tensor
     } else {
@@ -189,37 +189,36 @@ fn elu1(x: Tensor<4>) -> Tensor<4> {
 }
 
 impl RandomFeatures {
-    /// `count` of them, drawn by `seed`.
+    /// `count` features sampled with `seed`.
     pub fn new(count: usize, seed: u64) -> Self {
         Self { count, seed }
     }
 
-    /// The vectors `ω` beside a query, in what it is computed in: `[1, 1, count, d_head]`.
+    /// The vectors `ω` on the device of a query, in its compute dtype: `[1, 1, count, d_head]`.
     fn tensor(self, query: &Tensor<4>) -> Tensor<4> {
         let [.., d_head] = query.dims();
-        static KEPT: Kept<(RandomFeatures, usize), Vec<f32>> = Kept::new();
-        let directions = KEPT.get((self, d_head), |_| self.directions(d_head));
+        static MEMO: Memo<(RandomFeatures, usize), Vec<f32>> = Memo::new();
+        let directions = MEMO.get((self, d_head), |_| self.directions(d_head));
         let directions = TensorData::new(directions.to_vec(), [1, 1, self.count, d_head]);
         Tensor::from_data(directions, (&query.device(), widened(query.dtype())))
     }
 
-    /// The vectors `ω`, row by row.
+    /// The vectors `ω`, `[count, d_head]` in row-major order.
     pub fn directions(self, d_head: usize) -> Vec<f32> {
         let mut rows: Vec<f64> = Vec::with_capacity(self.count * d_head);
         for block in 0..self.count.div_ceil(d_head) {
             let first = rows.len();
             for row in 0..d_head.min(self.count - block * d_head) {
                 let mut normals = Normals::new([self.seed, block as u64, row as u64]);
-                let drawn: Vec<f64> = (0..d_head).map(|_| normals.next()).collect();
-                // As long as it was drawn, but at right angles to those before it.
-                let length = norm(&drawn);
-                let mut own = drawn;
+                let mut own: Vec<f64> = (0..d_head).map(|_| normals.next()).collect();
+                // Gram-Schmidt, with the norm restored afterwards.
+                let length = norm(&own);
                 for other in rows[first..].chunks_exact(d_head) {
                     let along = dot(&own, other) / dot(other, other);
                     own.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
                 }
-                let stretch = length / norm(&own);
-                rows.extend(own.into_iter().map(|x| x * stretch));
+                let factor = length / norm(&own);
+                rows.extend(own.into_iter().map(|x| x * factor));
             }
         }
         rows.into_iter().map(|x| x as f32).collect()
@@ -239,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directions_of_a_block_are_at_right_angles() {
+    fn directions_of_a_block_are_orthogonal() {
         let d_head = 8;
         let rows = RandomFeatures::new(20, 5).directions(d_head);
         let rows: Vec<Vec<f64>> = rows
@@ -257,9 +256,9 @@ mod tests {
         }
     }
 
-    /// Their squared length is d_head on average, with a variance of 2 d_head each.
+    /// The expected squared norm is d_head, with a variance of 2 d_head.
     #[test]
-    fn directions_are_as_long_as_normal_vectors() {
+    fn directions_have_the_norm_of_normal_vectors() {
         let (d_head, count) = (16, 4000);
         let rows = RandomFeatures::new(count, 1).directions(d_head);
         let squares = rows.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();

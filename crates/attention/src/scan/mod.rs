@@ -1,11 +1,11 @@
-//! Linear recurrences: attention by a feature map, computed in chunks, in time and memory that
-//! grow linearly with the sequence length.
+//! Linear attention with a feature map, computed in chunks: time and memory are linear in the
+//! sequence length.
 
-pub(crate) mod chunked;
+mod chunked;
 mod features;
-pub(crate) mod heads;
-mod redraw;
-mod sight;
+mod head_groups;
+mod key_mask;
+mod resample;
 mod state;
 mod weights;
 
@@ -13,65 +13,66 @@ use burn::tensor::Tensor;
 
 pub(crate) use self::chunked::causal;
 pub use self::features::{FeatureMap, RandomFeatures};
-pub use self::redraw::RedrawnFeatures;
-pub(crate) use self::sight::Sight;
+pub(crate) use self::head_groups::in_head_groups;
+pub(crate) use self::key_mask::KeyMask;
+pub use self::resample::ResampledFeatures;
 pub use self::state::LinearState;
 pub(crate) use self::weights::{linear_weights, retention_weights};
 use crate::{AttentionOptions, AttentionShape};
 
-/// Floating-point operations of a forward pass: keys into the state, queries out of it.
+/// Floating-point operations of a forward pass: keys added to the state, queries applied to it.
 pub(crate) fn flops(shape: &AttentionShape, features: usize) -> f64 {
     let rows = shape.heads * shape.seq_q + shape.kv_heads * shape.seq_k;
     2.0 * (rows * features * shape.d_value) as f64
 }
 
-/// The first `d_value` numbers of each row by the one after them.
-pub(crate) fn mean(sums: Tensor<4>, d_value: usize) -> Tensor<4> {
+/// The first `d_value` elements of each row, divided by the last.
+pub(crate) fn weighted_mean(sums: Tensor<4>, d_value: usize) -> Tensor<4> {
     let total = sums.clone().slice_dim(3, d_value..d_value + 1);
-    sums.slice_dim(3, 0..d_value) * share_of(total)
+    sums.slice_dim(3, 0..d_value) * normalizer(total)
 }
 
-/// What products are multiplied by to be shares of their total; zero where that is nothing.
-pub(crate) fn share_of(total: Tensor<4>) -> Tensor<4> {
-    // The total by its own size first: its square, by which the gradient is divided, is
-    // then 1 however small it was. Features are not negative, so it is as good as nothing
-    // only where all of it is.
+/// The reciprocal of a sum of feature products; zero where the sum is below 1e-30.
+pub(crate) fn normalizer(total: Tensor<4>) -> Tensor<4> {
+    // Divided by its own detached value first, so that the square in the gradient of the
+    // reciprocal is 1 and cannot underflow. Features are non-negative, so the sum is negligible
+    // only if every term is.
     let size = total.clone().detach();
-    let nothing = size.clone().lower_elem(1e-30);
-    let size = size.mask_fill(nothing.clone(), 1.0);
+    let is_negligible = size.clone().lower_elem(1e-30);
+    let size = size.mask_fill(is_negligible.clone(), 1.0);
     let total = (total / size.clone()).clamp_min(0.5);
-    (total.recip() / size).mask_fill(nothing, 0.0)
+    (total.recip() / size).mask_fill(is_negligible, 0.0)
 }
 
-/// A value more, which is one: its mean's numerator is the denominator of all.
-pub(crate) fn with_ones(value: Tensor<4>) -> Tensor<4> {
+/// Appends a value of one, whose weighted sum is the denominator of the weighted mean.
+pub(crate) fn append_ones(value: Tensor<4>) -> Tensor<4> {
     let ones = value.clone().slice_dim(3, 0..1).ones_like();
     Tensor::cat(vec![value, ones], 3)
 }
 
-/// `φ(q) · S`: the sums that queries `[batch, heads, seq_q, features]` get out of what was
-/// seen, `[batch, kv_heads, features, width]`.
-pub(crate) fn read_out(query: Tensor<4>, state: Tensor<4>) -> Tensor<4> {
+/// `φ(q) · S`: queries `[batch, heads, seq_q, features]` times the state of their key/value head,
+/// `[batch, kv_heads, features, width]`.
+pub(crate) fn grouped_matmul(query: Tensor<4>, state: Tensor<4>) -> Tensor<4> {
     let [batch, heads, seq_q, features] = query.dims();
     let [_, kv_heads, _, width] = state.dims();
-    // Heads that share a key and value head are one longer list of queries to it.
+    // Query heads that share a key/value head are concatenated along the sequence.
     query
         .reshape([batch, kv_heads, heads / kv_heads * seq_q, features])
         .matmul(state)
         .reshape([batch, heads, seq_q, width])
 }
 
-/// Options that speak of scores or weights have no meaning here.
-pub(crate) fn refuse_scores(op: &str, options: &AttentionOptions) {
-    let given = [
+/// Panics if the options change scores or weights, which linear attention does not compute.
+pub(crate) fn reject_score_options(op: &str, options: &AttentionOptions) {
+    let unsupported = [
         ("softcap", options.softcap.is_some()),
         ("ALiBi", options.alibi.is_some()),
         ("bias", options.bias.is_some()),
         ("dropout", options.dropout.is_some()),
     ];
-    for (name, is_there) in given {
+    for (name, is_set) in unsupported {
         assert!(
-            !is_there,
+            !is_set,
             "{op}: {name} is not supported, since it computes no scores or weights"
         );
     }

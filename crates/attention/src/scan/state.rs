@@ -1,18 +1,18 @@
-//! Linear attention as a recurrence: what was seen is one matrix, however much it was.
+//! Linear attention as a recurrence with a state of constant size.
 
 use std::ops::Range;
 
 use burn::tensor::{Tensor, TensorData};
 
 use super::features::FeatureMap;
-use super::{mean, read_out, with_ones};
+use super::{append_ones, grouped_matmul, weighted_mean};
 use crate::AttentionShape;
-use crate::decode::cache::examples_of;
+use crate::decode::cache::select_batch;
 use crate::precision::{check, narrow, widen};
 use crate::shape::check_device;
 
-/// What linear attention keeps of all keys and values before: for each key and value
-/// head a matrix of features by values. It does not grow.
+/// The recurrent state of linear attention: for each key/value head, a matrix of features by
+/// values. Its size does not depend on the sequence length.
 ///
 /// ```text
 /// S_i = γ S_(i-1) + φ(k_i) [v_i, 1]ᵀ        context_i = φ(q_i) · S_i, divided by its last
@@ -20,70 +20,70 @@ use crate::shape::check_device;
 #[derive(Debug, Clone)]
 pub struct LinearState {
     features: Option<FeatureMap>,
-    /// One for each key and value head, where things are forgotten.
+    /// The decay of each key/value head, for retention.
     decays: Option<Vec<f64>>,
-    /// `[batch, kv_heads, features, d_value + 1]`, or `d_value` where nothing is divided.
+    /// `[batch, kv_heads, features, d_value + 1]`, or `d_value` for retention.
     sums: Option<Tensor<4>>,
-    /// `[batch, kv_heads, 1, 1]`: the logarithm of what `sums` were divided by.
+    /// `[batch, kv_heads, 1, 1]`: the logarithm of the factor by which `sums` were divided.
     shift: Option<Tensor<4>>,
 }
 
 impl LinearState {
-    /// Nothing seen yet, for [`linear`](crate::linear()) attention.
-    pub fn of_features(features: FeatureMap) -> Self {
-        Self {
-            features: Some(features),
-            decays: None,
-            sums: None,
-            shift: None,
-        }
+    /// An empty state for [`linear`](crate::mechanisms::linear::linear()) attention.
+    pub fn from_features(features: FeatureMap) -> Self {
+        Self::empty(Some(features), None)
     }
 
-    /// Nothing seen yet, for [`retention`](crate::retention()).
+    /// An empty state for [`retention`](crate::mechanisms::retention::retention()).
     ///
     /// # Panics
     ///
-    /// If a decay is outside of 0 to 1.
-    pub fn of_retention(decays: Vec<f64>) -> Self {
+    /// If a decay is not between 0 and 1.
+    pub fn from_decays(decays: Vec<f64>) -> Self {
         if let Some(decay) = decays.iter().find(|decay| !(0.0..=1.0).contains(*decay)) {
             panic!("{OP}: a decay must be from 0 to 1, got {decay}");
         }
+        Self::empty(None, Some(decays))
+    }
+
+    fn empty(features: Option<FeatureMap>, decays: Option<Vec<f64>>) -> Self {
         Self {
-            features: None,
-            decays: Some(decays),
+            features,
+            decays,
             sums: None,
             shift: None,
         }
     }
 
-    /// The state of these examples of the batch, in this order: some of them, some several
-    /// times.
+    /// The state of the given batch indices, in this order; an index may be repeated.
     ///
     /// # Panics
     ///
-    /// If there is no such example.
+    /// If an index is out of range.
     #[must_use]
     pub fn select(&self, examples: &[usize]) -> Self {
-        let of = |tensor: &Option<Tensor<4>>| {
+        let select = |tensor: &Option<Tensor<4>>| {
             let tensor = tensor.clone();
-            tensor.map(|tensor| examples_of(tensor, examples))
+            tensor.map(|tensor| select_batch(tensor, examples))
         };
         Self {
             features: self.features.clone(),
             decays: self.decays.clone(),
-            sums: of(&self.sums),
-            shift: of(&self.shift),
+            sums: select(&self.sums),
+            shift: select(&self.shift),
         }
     }
 
-    /// Numbers that are kept, however many keys there were.
-    pub fn numbers(&self) -> usize {
-        let of =
-            |tensor: &Option<Tensor<4>>| tensor.as_ref().map_or(0, |it| it.shape().num_elements());
-        of(&self.sums) + of(&self.shift)
+    /// Number of elements of the state.
+    pub fn num_elements(&self) -> usize {
+        [&self.sums, &self.shift]
+            .into_iter()
+            .flatten()
+            .map(|tensor| tensor.shape().num_elements())
+            .sum()
     }
 
-    /// Takes one key and value in, and attends to all there were.
+    /// Adds one key and value to the state and attends to all keys so far.
     ///
     /// # Shapes
     ///
@@ -94,7 +94,7 @@ impl LinearState {
     ///
     /// # Panics
     ///
-    /// If the tensors do not fit together, or are more than one place long.
+    /// If the shapes do not match, or there is more than one position.
     pub fn step(
         &mut self,
         query: Tensor<4>,
@@ -102,11 +102,11 @@ impl LinearState {
         value: Tensor<4>,
         scale: Option<f64>,
     ) -> Tensor<4> {
-        let shape = AttentionShape::of(OP, &query, &key, &value);
+        let shape = AttentionShape::from_tensors(OP, &query, &key, &value);
         check(OP, [query.dtype(), key.dtype(), value.dtype()]);
         assert!(
             [shape.seq_q, shape.seq_k] == [1, 1],
-            "{OP}: one place at a time, got {} queries and {} keys",
+            "{OP}: seq_q and seq_k must be 1, got {} queries and {} keys",
             shape.seq_q,
             shape.seq_k
         );
@@ -114,7 +114,7 @@ impl LinearState {
         self.attend(query, scale)
     }
 
-    /// Takes keys and values in.
+    /// Adds keys and values to the state.
     ///
     /// # Shapes
     ///
@@ -123,18 +123,18 @@ impl LinearState {
     ///
     /// # Panics
     ///
-    /// If the tensors do not fit together, or their sizes or device changed since the first. The
-    /// state is then what it was before.
+    /// If the shapes do not match, or if they or the device differ from those of the first call.
+    /// The state is then unchanged.
     pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>, scale: Option<f64>) {
-        // As if each key asked: a query has its sizes.
-        let shape = AttentionShape::of(OP, &key, &key, &value);
+        // Queries have the shape of the keys.
+        let shape = AttentionShape::from_tensors(OP, &key, &key, &value);
         check(OP, [key.dtype(), key.dtype(), value.dtype()]);
         let features = self.features.as_ref();
-        let features = features.map(|features| features.ready(OP, &key));
+        let features = features.map(|features| features.prepare(OP, &key));
         if let Some(decays) = &self.decays {
             assert!(
                 decays.len() == shape.kv_heads,
-                "{OP}: a decay must be given for each of the {} key and value heads, got {}",
+                "{OP}: expected one decay for each of the {} key and value heads, got {}",
                 shape.kv_heads,
                 decays.len()
             );
@@ -142,30 +142,31 @@ impl LinearState {
         let [key, value] = [key, value].map(widen);
         let (key, value, key_shift) = match features {
             Some(features) => {
-                let (key, shift) = features.of_new_keys(key, features.scale(scale, &shape), None);
-                (key, with_ones(value), shift)
+                let (key, shift) =
+                    features.map_new_keys(key, features.scale(scale, shape.default_scale()), None);
+                (key, append_ones(value), shift)
             }
-            None => (self.faded(key), value, None),
+            None => (self.decay_keys(key), value, None),
         };
         let mut added = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, width]
         if let Some(before) = &self.sums {
             assert!(
                 before.dims() == added.dims(),
-                "{OP}: its sizes must be those of the first, a state of {:?}, got {:?}",
+                "{OP}: keys and values must fit the state {:?}, got {:?}",
                 before.dims(),
                 added.dims()
             );
             check_device(OP, "a state", &added.device(), &before.device());
         }
-        // Nothing may fail from here on: what is taken out would be lost.
+        // Must not panic from here on: the sums taken out of the state would be lost.
         let mut sums = self.sums.take();
         if let Some(key_shift) = key_shift {
-            // What was added up, and what is added, as shares of the same.
+            // Rescale the old and the new sums to the same factor.
             if let (Some(before), Some(shift)) = (sums.take(), self.shift.take()) {
-                let most = shift.clone().max_pair(key_shift.clone());
-                sums = Some(before * (shift - most.clone()).exp());
-                added = added * (key_shift - most.clone()).exp();
-                self.shift = Some(most);
+                let max = shift.clone().max_pair(key_shift.clone());
+                sums = Some(before * (shift - max.clone()).exp());
+                added = added * (key_shift - max.clone()).exp();
+                self.shift = Some(max);
             } else {
                 self.shift = Some(key_shift);
             }
@@ -174,13 +175,13 @@ impl LinearState {
             (None, _) => added,
             (Some(before), None) => before + added,
             (Some(before), Some(_)) => {
-                let faded = self.fading(shape.seq_k..shape.seq_k + 1, &before);
-                before * faded + added
+                let decay = self.decay_powers(shape.seq_k..shape.seq_k + 1, &before);
+                before * decay + added
             }
         });
     }
 
-    /// Attends to all keys there were.
+    /// Attends to all keys so far.
     ///
     /// # Shapes
     ///
@@ -189,55 +190,55 @@ impl LinearState {
     ///
     /// # Panics
     ///
-    /// If there were none, or the query does not fit to them.
+    /// If the state is empty, or the query does not match it.
     pub fn attend(&self, query: Tensor<4>, scale: Option<f64>) -> Tensor<4> {
         let stored = query.dtype();
         check(OP, [stored; 3]);
         let query = widen(query);
         let Some(sums) = self.sums.clone() else {
-            panic!("{OP}: there must be a key before there is a query");
+            panic!("{OP}: the state is empty; help: call `extend` first");
         };
         let [batch, heads, _, d_head] = query.dims();
         let [own_batch, kv_heads, own_features, width] = sums.dims();
         assert!(
             batch == own_batch && heads.is_multiple_of(kv_heads),
-            "{OP}: a query of batch = {own_batch} and a multiple of {kv_heads} heads, got {batch} \
-             and {heads}"
+            "{OP}: query must have batch = {own_batch} and a multiple of {kv_heads} heads, got \
+             {batch} and {heads}"
         );
-        let usual = 1.0 / (d_head as f64).sqrt();
+        let default_scale = 1.0 / (d_head as f64).sqrt();
         let query = match &self.features {
             Some(features) => {
-                let features = features.ready(OP, &query);
-                let scale = features.scale_or(scale, usual);
-                features.of_queries(query, scale)
+                let features = features.prepare(OP, &query);
+                let scale = features.scale(scale, default_scale);
+                features.map_queries(query, scale)
             }
-            None => query.mul_scalar(scale.unwrap_or(usual)),
+            None => query.mul_scalar(scale.unwrap_or(default_scale)),
         };
         let [.., features] = query.dims();
         assert!(
             features == own_features,
-            "{OP}: a query must have {own_features} features like the keys, got {features}"
+            "{OP}: query must have {own_features} features like the keys, got {features}"
         );
-        let result = read_out(query, sums);
+        let sums = grouped_matmul(query, sums);
         let context = match self.features {
-            Some(_) => mean(result, width - 1),
-            None => result,
+            Some(_) => weighted_mean(sums, width - 1),
+            None => sums,
         };
         narrow(context, stored)
     }
 
-    /// Keys as far as they count once the last of them is there.
-    fn faded(&self, key: Tensor<4>) -> Tensor<4> {
+    /// Keys multiplied by their decay up to the last of them.
+    fn decay_keys(&self, key: Tensor<4>) -> Tensor<4> {
         let [_, _, new, _] = key.dims();
         if new == 1 {
             return key;
         }
-        let faded = self.fading(0..new, &key).flip([2]);
-        key * faded
+        let decay = self.decay_powers(0..new, &key).flip([2]);
+        key * decay
     }
 
-    /// What is left after so many steps: `[1, kv_heads, steps, 1]`.
-    fn fading(&self, steps: Range<usize>, like: &Tensor<4>) -> Tensor<4> {
+    /// The decays to the power of each step: `[1, kv_heads, steps, 1]`.
+    fn decay_powers(&self, steps: Range<usize>, like: &Tensor<4>) -> Tensor<4> {
         let decays = self.decays.as_deref().unwrap_or_default();
         let shape = [1, decays.len(), steps.len(), 1];
         let powers: Vec<f32> = decays
@@ -251,4 +252,4 @@ impl LinearState {
     }
 }
 
-const OP: &str = "a step of linear attention";
+const OP: &str = "linear attention state";

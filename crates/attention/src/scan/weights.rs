@@ -1,16 +1,16 @@
-//! The weights that are never written out, for some of the queries.
+//! Attention weights of linear attention, materialised for chosen queries.
 
 use burn::tensor::{Tensor, TensorData};
 
 use super::features::FeatureMap;
-use super::sight::Sight;
-use super::{read_out, refuse_scores, share_of};
-use crate::pattern::rule::place;
+use super::key_mask::KeyMask;
+use super::{grouped_matmul, normalizer, reject_score_options};
+use crate::pattern::rule::query_position;
 use crate::precision::{narrow, widen};
 use crate::{AttentionOptions, AttentionShape};
 
-/// How much each of the queries `rows` takes of each key in [`linear`](super::linear)
-/// attention: `[batch, heads, rows, seq_k]`. The query has these rows alone.
+/// The weights of the queries `rows` in [`linear`](crate::mechanisms::linear::linear()) attention,
+/// `[batch, heads, rows, seq_k]`. `query` has only these rows.
 pub(crate) fn linear_weights(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -20,23 +20,22 @@ pub(crate) fn linear_weights(
     rows: &[usize],
 ) -> Tensor<4> {
     let op = "linear attention";
-    refuse_scores(op, options);
-    let features = features.ready(op, &query);
-    let sight = Sight::of(op, &options.pattern, shape, &query.device());
+    reject_score_options(op, options);
+    let features = features.prepare(op, &query);
+    let key_mask = KeyMask::from_pattern(op, &options.pattern, shape, &query.device());
     let stored = query.dtype();
     let [query, key] = [query, key].map(widen);
-    let scale = features.scale(options.scale, shape);
-    let query = features.of_queries(query, scale);
-    let key = features.of_keys(key, scale, &sight);
-    let products = read_out(query, key.swap_dims(2, 3)); // [batch, heads, rows, seq_k]
-    let products = seen(products, op, options, shape, rows);
-    let total = products.clone().sum_dim(3);
-    narrow(products * share_of(total), stored)
+    let scale = features.scale(options.scale, shape.default_scale());
+    let query = features.map_queries(query, scale);
+    let key = features.map_keys(key, scale, &key_mask);
+    let scores = grouped_matmul(query, key.swap_dims(2, 3)); // [batch, heads, rows, seq_k]
+    let scores = mask(scores, op, options, shape, rows);
+    let total = scores.clone().sum_dim(3);
+    narrow(scores * normalizer(total), stored)
 }
 
-/// What each of the queries `rows` multiplies each value by in
-/// [`retention`](super::retention()), which sums to anything: `[batch, heads, rows, seq_k]`.
-/// The query has these rows alone.
+/// The unnormalised weights of the queries `rows` in [`retention`](crate::mechanisms::retention::retention()),
+/// `[batch, heads, rows, seq_k]`. `query` has only these rows.
 pub(crate) fn retention_weights(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -46,44 +45,44 @@ pub(crate) fn retention_weights(
     rows: &[usize],
 ) -> Tensor<4> {
     let op = "retention";
-    refuse_scores(op, options);
-    let sight = Sight::of(op, &options.pattern, shape, &query.device());
-    sight.check_causal(op, &options.pattern);
+    reject_score_options(op, options);
+    let key_mask = KeyMask::from_pattern(op, &options.pattern, shape, &query.device());
+    key_mask.check_causal(op, &options.pattern);
     let stored = query.dtype();
     let [query, key] = [query, key].map(widen);
     let query = query.mul_scalar(options.scale.unwrap_or(shape.default_scale()));
-    let products = read_out(query, sight.clear(key).swap_dims(2, 3)); // [batch, heads, rows, seq_k]
+    let scores = grouped_matmul(query, key_mask.clear(key).swap_dims(2, 3)); // [batch, heads, rows, seq_k]
 
-    let mut fading = Vec::with_capacity(shape.heads * rows.len() * shape.seq_k);
+    let mut powers = Vec::with_capacity(shape.heads * rows.len() * shape.seq_k);
     for head in 0..shape.heads {
         let decay = decays[head / shape.group()];
         for &row in rows {
-            let own = place(shape, row);
-            fading.extend((0..shape.seq_k as i64).map(|key| {
-                // What is ahead is hidden below.
-                decay.powi((own - key).max(0) as i32) as f32
+            let position = query_position(shape, row);
+            powers.extend((0..shape.seq_k as i64).map(|key| {
+                // Keys after the query are masked below.
+                decay.powi((position - key).max(0) as i32) as f32
             }));
         }
     }
-    let fading = TensorData::new(fading, [1, shape.heads, rows.len(), shape.seq_k]);
-    let fading = Tensor::from_data(fading, (&products.device(), products.dtype()));
-    narrow(seen(products * fading, op, options, shape, rows), stored)
+    let powers = TensorData::new(powers, [1, shape.heads, rows.len(), shape.seq_k]);
+    let powers = Tensor::from_data(powers, (&scores.device(), scores.dtype()));
+    narrow(mask(scores * powers, op, options, shape, rows), stored)
 }
 
-/// Products with zeros for what the queries do not see.
-fn seen(
-    products: Tensor<4>,
+/// Scores with zeros for masked keys.
+fn mask(
+    scores: Tensor<4>,
     op: &str,
     options: &AttentionOptions,
     shape: &AttentionShape,
     rows: &[usize],
 ) -> Tensor<4> {
     let pattern = &options.pattern;
-    match pattern.hidden_from(op, shape, rows, &products.device()) {
-        Some(hidden) => {
-            let dims = products.dims();
-            products.mask_fill(hidden.expand(dims), 0.0)
+    match pattern.dense_mask_rows(op, shape, rows, &scores.device()) {
+        Some(mask) => {
+            let dims = scores.dims();
+            scores.mask_fill(mask.expand(dims), 0.0)
         }
-        None => products,
+        None => scores,
     }
 }

@@ -1,4 +1,4 @@
-//! How much time a run may take, what each case gets of it, and groups of cases by their words.
+//! Time budget of a run and of each case, and the benchmark suites.
 
 use std::time::Duration;
 
@@ -6,13 +6,12 @@ use zoo_oracle::Problem;
 
 use crate::model::{Model, Size};
 
-/// How much time a run may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
-    /// Two lengths, within two minutes; `additive` at the first alone. Small models.
+    /// Two lengths, small models, about two minutes; `additive` only at the shorter length.
     #[default]
     Quick,
-    /// Every length from short to as long as the machine holds. Models as large as papers'.
+    /// All lengths that fit into memory, models of the size in the papers.
     Full,
 }
 
@@ -33,18 +32,18 @@ impl Extent {
         }
     }
 
-    /// How each of `processes` children samples.
+    /// Sampling of each of `processes` child processes.
     pub fn sampling(self, processes: usize) -> Sampling {
-        let share = |seconds: f64, least, most| {
-            Duration::from_secs_f64((seconds / processes as f64).clamp(least, most))
+        let per_process = |seconds: f64, min, max| {
+            Duration::from_secs_f64((seconds / processes as f64).clamp(min, max))
         };
         match self {
             Self::Quick => Sampling {
                 warm_up: Duration::from_millis(200),
-                // Cheap cases share 20 seconds, however many there are.
-                budget: share(20.0, 0.1, 1.0),
-                // Slow ones share most of a minute more.
-                patience: share(60.0, 0.5, 4.0),
+                // Fast cases take 20 seconds in total.
+                budget: per_process(20.0, 0.1, 1.0),
+                // Slow cases take up to 60 seconds in total.
+                patience: per_process(60.0, 0.5, 4.0),
             },
             Self::Full => Sampling {
                 warm_up: Duration::from_millis(500),
@@ -54,7 +53,6 @@ impl Extent {
         }
     }
 
-    /// When a process is given up.
     pub fn timeout(self) -> Duration {
         Duration::from_secs(match self {
             Self::Quick => 60,
@@ -63,18 +61,18 @@ impl Extent {
     }
 }
 
-/// How a case is sampled: flags of `zoo-bench`.
+/// Sampling flags of `zoo-bench`.
 #[derive(Debug, Clone, Copy, PartialEq, clap::Args)]
 pub struct Sampling {
-    /// Seconds before the first sample
+    /// Warm-up time in seconds
     #[arg(long, default_value = "0.3", value_parser = seconds)]
     pub warm_up: Duration,
 
-    /// Seconds to sample for, if that gives ten samples
+    /// Sampling time in seconds; continues until there are 10 samples
     #[arg(long, default_value = "1", value_parser = seconds)]
     pub budget: Duration,
 
-    /// Seconds after which sampling ends, however few there are
+    /// Maximum sampling time in seconds, even with fewer than 10 samples
     #[arg(long, default_value = "10", value_parser = seconds)]
     pub patience: Duration,
 }
@@ -85,7 +83,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Sampling {
-    /// The flags, which PyTorch's scripts take too.
+    /// The flags, which the PyTorch scripts accept as well.
     pub(crate) fn arguments(self) -> Vec<String> {
         [
             ("--warm-up", self.warm_up),
@@ -98,12 +96,11 @@ impl Sampling {
     }
 }
 
-zoo_spec::words! {
-    /// A group of problems that answer one question.
+zoo_spec::names! {
     pub enum Suite: "suite" = Attention {
-        /// A whole layer, every query at once: how training and prompts run.
+        /// All queries at once, as in training and prompt processing.
         Attention = "attention",
-        /// One query against everything before it: how text is generated.
+        /// One query with a cache, as in generation.
         Decode = "decode",
         Models = "models",
         All = "all",
@@ -113,18 +110,18 @@ zoo_spec::words! {
 impl Suite {
     pub fn summary(self) -> &'static str {
         match self {
-            Self::Attention => {
-                "a causal layer over n positions; with --full also one that sees everything"
+            Self::Attention => "causal attention at length n; with --full also bidirectional",
+            Self::Decode => {
+                "one decoding step with a cache of n - 1 tokens (time per generated token)"
             }
-            Self::Decode => "one query with a cache of n - 1 tokens: the time per generated token",
-            Self::Models => "whole models: a step of training, and generation or a forward pass",
-            Self::All => "every suite",
+            Self::Models => "whole models: a training step, and generation or a forward pass",
+            Self::All => "all suites",
         }
     }
 
     pub(super) fn problems(self, extent: Extent) -> Vec<&'static str> {
         match (self, extent) {
-            // What every mechanism takes.
+            // Supported by every mechanism.
             (Self::Attention, Extent::Quick) => vec!["layer-causal"],
             (Self::Attention, Extent::Full) => vec!["layer", "layer-causal"],
             (Self::Decode, _) => vec!["decode-step"],

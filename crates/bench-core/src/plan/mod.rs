@@ -1,4 +1,4 @@
-//! Which cases a person's choice comes to.
+//! Benchmark plan: the cases selected by command-line flags.
 
 mod extent;
 #[cfg(test)]
@@ -11,35 +11,35 @@ use zoo_oracle::Problem;
 use zoo_spec::Mechanism;
 
 pub use self::extent::{Extent, Sampling, Suite};
-use crate::case::{Case, Pass, Task, length, problem};
+use crate::case::{Case, Pass, Task, parse_length, problem};
 use crate::model::{ModelName, Setup};
 use crate::record::Skipped;
 use crate::table::skipped_lines;
 
-/// What a person asked for: flags of `cargo xtask bench`.
+/// Flags of `cargo xtask bench` that select cases.
 #[derive(Debug, Clone, PartialEq, Default, clap::Args)]
 pub struct Selection {
-    /// attention, decode, models or all
+    /// Suite: attention, decode, models or all
     #[arg(long, default_value_t)]
     pub suite: Suite,
 
-    /// Mechanisms, with commas; all unless named, and in a model its usual one
+    /// Mechanisms, comma-separated [default: all; in a model, its default attention]
     #[arg(long = "mechanism", value_name = "NAME,...", value_delimiter = ',')]
     pub mechanisms: Vec<Mechanism>,
 
-    /// Problems of the catalogue instead of a suite, with commas
+    /// Problems from the catalogue instead of a suite, comma-separated
     #[arg(long = "problem", value_name = "NAME,...", value_delimiter = ',')]
     pub problems: Vec<String>,
 
-    /// Models instead of a suite, with commas: gpt, gpt-base
+    /// Models instead of a suite, comma-separated: gpt, gpt-base
     #[arg(long = "model", value_name = "NAME,...", value_delimiter = ',')]
     pub models: Vec<ModelName>,
 
-    /// Lengths to measure at, with commas
-    #[arg(long = "seq", value_name = "N,...", value_delimiter = ',', value_parser = length)]
+    /// Sequence lengths, comma-separated
+    #[arg(long = "seq", value_name = "N,...", value_delimiter = ',', value_parser = parse_length)]
     pub lengths: Vec<usize>,
 
-    /// What is measured of each
+    /// Pass to measure
     #[arg(long = "pass", value_name = "PASS", value_parser = passes(), default_value = "both")]
     pub passes: Passes,
 
@@ -47,28 +47,26 @@ pub struct Selection {
     pub extent: Extent,
 }
 
-/// The pass that is measured; `None`, or `both` on a command line, is the usual ones.
+/// The pass to measure; `None` (`both` on the command line) is the default passes.
 type Passes = Option<Pass>;
 
 fn passes() -> impl TypedValueParser<Value = Passes> {
-    let help = "Those of each problem: forward and train, or decode; of each model: train, and \
+    let help = "Default passes. Problems: forward and train, or decode; models: train, and \
                 generate or forward";
     let passes = Pass::ALL.iter().filter_map(ValueEnum::to_possible_value);
-    let words = passes.chain([PossibleValue::new("both").help(help)]);
-    PossibleValuesParser::new(words).map(|word| word.parse().ok())
+    let values = passes.chain([PossibleValue::new("both").help(help)]);
+    PossibleValuesParser::new(values).map(|name| name.parse().ok())
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
-    /// The cases: attention before models, short ones first, each next to those it is
-    /// compared with.
+    /// Attention before models, by length, so that cases that are compared run close together.
     pub cases: Vec<Case>,
-    /// What belongs to the choice and is not run.
     pub skipped: Vec<Skipped>,
 }
 
 impl Plan {
-    /// A case to be run, or one that is skipped for a reason.
+    /// Adds a case to run, or a skipped case if there is a reason.
     fn add(&mut self, case: Case, reason: Option<String>) {
         match reason {
             None => self.cases.push(case),
@@ -91,41 +89,44 @@ impl Selection {
         parsed.map(|line| line.selection)
     }
 
-    /// The cases it comes to, and what it does not come to.
+    /// The selected cases; an error if none can be run.
     pub fn plan(&self) -> Result<Plan> {
         let mut plan = self.attention_cases()?;
         self.add_models(&mut plan)?;
-        let what = match (self.problems.is_empty(), self.models.is_empty()) {
-            (true, true) => format!("suite {} has", self.suite),
-            (false, true) => "the problems named have".to_owned(),
-            (_, false) => "the models named have".to_owned(),
+        let selected = match (self.problems.is_empty(), self.models.is_empty()) {
+            (true, true) => format!("suite {}", self.suite),
+            (false, true) => "the selected problems".to_owned(),
+            (_, false) => "the selected models".to_owned(),
         };
         ensure!(
             !plan.cases.is_empty(),
-            "{what} no {} case\n  do: choose another --suite, --pass or --mechanism; --list shows \
-             what there is\n  {}",
-            self.passes.map_or("such", Pass::word),
+            "no {} case in {selected}\n  help: choose another --suite, --pass or --mechanism; \
+             --list shows all values\n  {}",
+            self.passes.map_or("supported", Pass::name),
             skipped_lines(&plan.skipped).join("\n  ")
         );
         Ok(plan)
     }
 
     fn attention_cases(&self) -> Result<Plan> {
-        let mechanisms = some_or(&self.mechanisms, &Mechanism::ALL);
+        let mechanisms = non_empty_or(&self.mechanisms, &Mechanism::ALL);
         let mut plan = Plan::default();
         for problem in self.sized_problems()? {
-            let usual = passes_of(&problem);
-            for pass in self.passes_or(usual) {
-                // Only what comes after others is decoded, and nobody trains on it, unless
-                // it was asked for by name.
-                let is_asked_for = pass != Pass::Decode && !self.problems.is_empty();
-                let unusual = (!usual.contains(&pass) && !is_asked_for).then(|| {
-                    let usual: Vec<_> = usual.iter().map(|pass| pass.word()).collect();
-                    format!("this problem is measured by {}", usual.join(" and "))
+            let defaults = default_passes(&problem);
+            for pass in self.passes_or(defaults) {
+                // Decode needs a single query. Other passes of such a problem run only if the
+                // problem is named.
+                let is_requested = pass != Pass::Decode && !self.problems.is_empty();
+                let excluded = (!defaults.contains(&pass) && !is_requested).then(|| {
+                    let names: Vec<_> = defaults.iter().map(|pass| pass.name()).collect();
+                    format!("passes of this problem: {}", names.join(", "))
                 });
                 for &mechanism in mechanisms {
                     let case = Case::attention(mechanism, problem.clone(), pass);
-                    let reason = unusual.clone().or(case.refusal()).or(self.too_slow(&case));
+                    let reason = excluded
+                        .clone()
+                        .or(case.unsupported_reason())
+                        .or(self.too_slow(&case));
                     plan.add(case, reason);
                 }
             }
@@ -135,19 +136,18 @@ impl Selection {
         Ok(plan)
     }
 
-    /// The pass that is asked for, or those that are usual.
-    fn passes_or(&self, usual: &[Pass]) -> Vec<Pass> {
+    fn passes_or(&self, defaults: &[Pass]) -> Vec<Pass> {
         self.passes
-            .map_or_else(|| usual.to_vec(), |pass| vec![pass])
+            .map_or_else(|| defaults.to_vec(), |pass| vec![pass])
     }
 
     fn add_models(&self, plan: &mut Plan) -> Result<()> {
         for setup in self.sized_models()? {
-            let usual = [setup.model.usual_attention()];
-            for &attention in some_or(&self.mechanisms, &usual) {
-                for pass in self.passes_or(setup.model.usual_passes()) {
+            let default = [setup.model.default_attention()];
+            for &attention in non_empty_or(&self.mechanisms, &default) {
+                for pass in self.passes_or(setup.model.default_passes()) {
                     let case = Case::model(setup.clone(), attention, pass);
-                    let reason = case.refusal();
+                    let reason = case.unsupported_reason();
                     plan.add(case, reason);
                 }
             }
@@ -156,28 +156,25 @@ impl Selection {
     }
 
     fn sized_models(&self) -> Result<Vec<Setup>> {
-        let of_suite = match self.problems.is_empty() {
-            true => self.suite.models(),
-            false => &[],
-        };
-        let of_suite = of_suite
-            .iter()
-            .map(|&model| ModelName { model, size: None });
-        let of_suite: Vec<ModelName> = of_suite.collect();
+        let mut suite_models = Vec::new();
+        if self.problems.is_empty() {
+            let models = self.suite.models().iter();
+            suite_models.extend(models.map(|&model| ModelName { model, size: None }));
+        }
         let mut sized = Vec::new();
-        for name in some_or(&self.models, &of_suite) {
+        for name in non_empty_or(&self.models, &suite_models) {
             let setup = Setup::new(name.model, name.size.unwrap_or(self.extent.size()));
-            for &n in some_or(&self.lengths, &[setup.n]) {
+            for &n in non_empty_or(&self.lengths, &[setup.n]) {
                 sized.push(setup.clone().at_length(n)?);
             }
         }
         Ok(sized)
     }
 
-    /// Why a run leaves a case out that takes too long, unless it was asked for by name.
+    /// Why a case is skipped because it takes too long, unless its mechanism is named.
     fn too_slow(&self, case: &Case) -> Option<String> {
-        // A network for each query and key: half a minute at 1,024 for all it takes to
-        // measure, and four times as long at twice the length.
+        // An MLP score for each query-key pair: half a minute at 1,024 for the whole measurement,
+        // and four times as long at twice the length.
         const SLOW: Mechanism = Mechanism::Additive;
         let longest = match self.extent {
             Extent::Quick => 256,
@@ -188,25 +185,27 @@ impl Selection {
         };
         let is_too_slow = *mechanism == SLOW && problem.seq_q > longest;
         (self.mechanisms.is_empty() && is_too_slow).then(|| {
-            format!("it takes too long above n = {longest}; do: name it, --mechanism {SLOW}")
+            format!("too slow above n = {longest}; help: select it with --mechanism {SLOW}")
         })
     }
 
     fn sized_problems(&self) -> Result<Vec<Problem>> {
-        let of_suite = match self.models.is_empty() {
-            true => self.suite.problems(self.extent),
-            false => vec![],
+        let suite_problems = if self.models.is_empty() {
+            self.suite.problems(self.extent)
+        } else {
+            vec![]
         };
         let named: Vec<&str> = self.problems.iter().map(String::as_str).collect();
         let mut sized = Vec::new();
-        for name in some_or(&named, &of_suite) {
+        for name in non_empty_or(&named, &suite_problems) {
             let own = problem(name, None)?;
-            // A problem named without a length is meant as the catalogue has it.
-            let usual = match named.is_empty() {
-                true => self.extent.lengths(&own),
-                false => &[own.seq_k],
+            // A named problem has the length of the catalogue by default.
+            let defaults = if named.is_empty() {
+                self.extent.lengths(&own)
+            } else {
+                &[own.seq_k]
             };
-            for &n in some_or(&self.lengths, usual) {
+            for &n in non_empty_or(&self.lengths, defaults) {
                 sized.push(problem(name, Some(n))?);
             }
         }
@@ -214,13 +213,13 @@ impl Selection {
     }
 }
 
-fn passes_of(problem: &Problem) -> &'static [Pass] {
+fn default_passes(problem: &Problem) -> &'static [Pass] {
     match problem.seq_q {
         1 => &[Pass::Decode],
         _ => &[Pass::Forward, Pass::Train],
     }
 }
 
-fn some_or<'a, T>(chosen: &'a [T], otherwise: &'a [T]) -> &'a [T] {
-    if chosen.is_empty() { otherwise } else { chosen }
+fn non_empty_or<'a, T>(items: &'a [T], default: &'a [T]) -> &'a [T] {
+    if items.is_empty() { default } else { items }
 }

@@ -1,4 +1,4 @@
-//! Tables and cases as text, and how to read them.
+//! Tables, failures and legend as text.
 
 use std::fmt::Write;
 
@@ -9,25 +9,25 @@ use crate::pool::group;
 use crate::record::{CaseLine, Outcome, Skipped};
 use crate::units::{count, time};
 
-/// Tables for a terminal, of at most `width` characters if that can be done.
+/// Renders tables for a terminal, shortened if they are wider than `width`.
 pub fn terminal(sections: &[Section], width: Option<usize>) -> String {
     let mut text = String::new();
     for section in sections {
-        let full = drawn(&section.header, &section.rows, 2);
+        let full = render_table(&section.header, &section.rows, 2);
         let fits = width.is_none_or(|width| full.lines().all(|line| line.chars().count() <= width));
         let table = if fits {
             full
         } else {
-            let (header, rows) = shortened(section);
-            drawn(&header, &rows, 1)
+            let (header, rows) = shorten(section);
+            render_table(&header, &rows, 1)
         };
         let _ = writeln!(text, "{}\n{table}\n", section.title);
     }
     text
 }
 
-/// A table whose columns lie `apart` characters and one more from each other.
-pub(crate) fn drawn(header: &[&str], rows: &[Vec<Cell>], apart: u16) -> String {
+/// Renders a table with `spacing` + 1 characters between columns.
+pub(crate) fn render_table(header: &[&str], rows: &[Vec<Cell>], spacing: u16) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::UTF8_BORDERS_ONLY)
@@ -40,35 +40,34 @@ pub(crate) fn drawn(header: &[&str], rows: &[Vec<Cell>], apart: u16) -> String {
         );
     }
     for (column, name) in table.column_iter_mut().zip(header) {
-        column.set_padding((apart - 1, 1));
-        if is_number(name) {
+        column.set_padding((spacing - 1, 1));
+        if is_numeric(name) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.to_string()
 }
 
-/// The same with less: short names, percentiles as a range, and ratios without their
-/// spread, which the report has.
-fn shortened(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
+/// Header and rows with short names, percentiles as a range, and ratios without their range.
+fn shorten(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
     let short = |name: &'static str| match name {
         "10th" => "10..90th",
         "tokens/s" => "tok/s",
         "GFLOP/s" => "GF/s",
-        "of matmul" => "of mm",
-        "of least" => "least",
+        "% of matmul peak" => "% peak",
+        "x minimum" => "x min",
         "vs standard" => "vs std",
         "vs PyTorch" => "vs PyT",
         "vs baseline" => "vs base",
         other => other,
     };
     let names = section.header.iter().copied().enumerate();
-    let kept = || names.clone().filter(|(_, name)| *name != "90th");
-    let shortened = |row: &Vec<Cell>| {
-        let cell = |(at, name): (usize, &str)| {
-            let cell: &Cell = &row[at];
+    let columns = || names.clone().filter(|(_, name)| *name != "90th");
+    let shorten_row = |row: &Vec<Cell>| {
+        let cell = |(i, name): (usize, &str)| {
+            let cell: &Cell = &row[i];
             let text = match name {
-                "10th" => range(&cell.text, &row[at + 1].text),
+                "10th" => range(&cell.text, &row[i + 1].text),
                 name if name == "by" || name.starts_with("vs ") => {
                     let first = cell.text.split(' ').next();
                     first.unwrap_or_default().to_owned()
@@ -77,10 +76,10 @@ fn shortened(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
             };
             Cell { text, ..*cell }
         };
-        kept().map(cell).collect()
+        columns().map(cell).collect()
     };
-    let header = kept().map(|(_, name)| short(name)).collect();
-    (header, section.rows.iter().map(shortened).collect())
+    let header = columns().map(|(_, name)| short(name)).collect();
+    (header, section.rows.iter().map(shorten_row).collect())
 }
 
 /// `18.0 ms` and `22.0 ms` as `18.0..22.0 ms`.
@@ -92,39 +91,38 @@ fn range(from: &str, to: &str) -> String {
     }
 }
 
-/// What a case is, how memory was measured and a verdict are words; all else is numbers.
-pub(crate) fn is_number(column: &str) -> bool {
+/// Whether a column is right-aligned.
+pub(crate) fn is_numeric(column: &str) -> bool {
     !["case", "model", "backend", "mechanism", "by", "verdict"].contains(&column)
 }
 
 pub const LEGEND: &str = "\
-median, 10th, 90th: time of one pass and its percentiles; GFLOP/s: counted matmul work over the \
-median, and its share of this backend's own matmul rate
-memory: inputs, results, gradients and all in between, by resident set, memory pool, \
-LibTorch's allocator or driver; of least: times what inputs, results and gradients alone take, or a \
-model's parameters and what an optimizer keeps of them
-tokens/s: of a model, those that go in, source and target, or that are generated; its GFLOP/s \
-count three forward passes for a step of training
-error: the worst, relative to the largest number of its tensor, against the oracle in f64; *: the \
-best of its length
-vs: times as long as the other (lowest..highest of a round); below 1 is faster";
+median, 10th, 90th: time of one pass and its percentiles; GFLOP/s: matmul FLOPs / median; % of \
+matmul peak: relative to the matmul of this backend
+memory: Peak memory incl. activations; column \"by\" says how it was measured; x minimum: relative \
+to inputs, outputs and gradients, or to the parameters and optimizer state of a model
+tokens/s: input tokens of a model (source and target), or generated tokens; a training step counts \
+as three forward passes in GFLOP/s
+error: maximum error against the f64 oracle, relative to the largest element of the tensor; *: \
+best value at this length
+vs: time relative to the other (lowest..highest round); below 1 is faster";
 
-/// What the cases without a time have to say.
-pub fn remarks(cases: &[CaseLine]) -> Vec<String> {
-    let remark = |case: &CaseLine| {
+/// A line for each case that was not measured.
+pub fn failures(cases: &[CaseLine]) -> Vec<String> {
+    let failure = |case: &CaseLine| {
         let detail = match &case.report.outcome {
             Outcome::Measured(_) => return None,
             Outcome::Wrong { detail, .. } | Outcome::OutOfMemory { detail } => detail.clone(),
-            Outcome::TimedOut { seconds } => format!("not done after {}", time(*seconds)),
+            Outcome::TimedOut { seconds } => format!("exceeded {}", time(*seconds)),
             Outcome::Failed { message } => message.clone(),
         };
-        let word = case.report.outcome.word();
-        Some(format!("{}: {word}: {detail}", case.id))
+        let outcome = case.report.outcome.name();
+        Some(format!("{}: {outcome}: {detail}", case.id))
     };
-    cases.iter().filter_map(remark).collect()
+    cases.iter().filter_map(failure).collect()
 }
 
-/// A line for each mechanism, problem and pass that was not run, with its lengths and the reason.
+/// A line for each skipped mechanism, problem and pass, with lengths and reason.
 pub fn skipped_lines(skipped: &[Skipped]) -> Vec<String> {
     let groups = group(skipped, |case| {
         (&case.subject, &case.problem, case.pass, &case.reason)

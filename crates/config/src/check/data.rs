@@ -1,10 +1,9 @@
-//! Whether what `[data]` says goes together, and with the model.
+//! Consistency of `[data]`, with itself and with the model.
 
-use super::fit::Fit;
+use super::consistency::Checker;
 use crate::{Config, Data, Files, Model};
 
-impl Fit<'_> {
-    /// Checks `[data]`.
+impl Checker<'_> {
     pub(super) fn data(&mut self, config: &Config) {
         match &config.data {
             Data::Copy(data) | Data::Reverse(data) | Data::Sort(data) => {
@@ -14,34 +13,34 @@ impl Fit<'_> {
             Data::Dates(data) => {
                 let keys = ["data.first_year", "data.last_year"];
                 let allowed = format!("at most last_year = {}", data.last_year);
-                let fits = data.first_year <= data.last_year;
-                self.range(&keys, fits, &allowed, data.first_year);
-                let allowed = "a year of four digits";
+                let is_ordered = data.first_year <= data.last_year;
+                self.require(&keys, is_ordered, &allowed, data.first_year);
+                let allowed = "a four-digit year";
                 self.at_most("data.last_year", data.last_year, 9999, allowed);
             }
             Data::Recall(data) => {
                 self.min_and_max("keys", data.min_keys, data.max_keys);
-                let allowed = "at most 26, the letters there are";
+                let allowed = "at most 26 (letters of the alphabet)";
                 self.at_most("data.max_keys", data.max_keys, 26, allowed);
             }
             Data::Documents(data) => {
                 self.at_most("data.classes", data.classes, 8, "at most 8");
                 self.min_and_max("sentences", data.min_sentences, data.max_sentences);
                 self.min_and_max("words", data.min_words, data.max_words);
-                let told = data.key_sentences.saturating_add(data.decoys);
-                if told > data.min_sentences {
+                let needed = data.key_sentences.saturating_add(data.decoys);
+                if needed > data.min_sentences {
                     let why = format!(
-                        "key_sentences = {} and decoys = {} need documents of {told} sentences, \
-                         and min_sentences = {}",
+                        "key_sentences = {} and decoys = {} need at least {needed} sentences per \
+                         document, but min_sentences = {}",
                         data.key_sentences, data.decoys, data.min_sentences
                     );
                     let keys = ["data.key_sentences", "data.decoys", "data.min_sentences"];
-                    self.misfit(&keys, why);
+                    self.report(&keys, why);
                 }
             }
             Data::Phrases(_) => {}
             Data::Parallel(data) => {
-                self.parts(
+                self.splits(
                     [&data.valid, &data.test],
                     [data.valid_share, data.test_share],
                 );
@@ -49,36 +48,37 @@ impl Fit<'_> {
                 let files = [&train, &data.valid, &data.test];
                 let has_columns = |files: &&Option<Files>| matches!(files, Some(Files::One(_)));
                 for key in ["data.source_column", "data.target_column"] {
-                    if self.says(key) && !files.iter().any(has_columns) {
-                        let why = "there are no columns where source and target are two files";
-                        self.misfit(&[key], why);
+                    if self.is_set(key) && !files.iter().any(has_columns) {
+                        let why = "source and target are separate files, which have no columns";
+                        self.report(&[key], why);
                     }
                 }
             }
             Data::Labelled(data) => {
-                self.parts(
+                self.splits(
                     [&data.valid, &data.test],
                     [data.valid_share, data.test_share],
                 );
                 let is_han = matches!(config.model, Model::Han(_));
-                let model = config.model.word();
-                for (key, of_han) in [
+                let model = config.model.name();
+                for (key, is_of_han) in [
                     ("data.sentences", true),
                     ("data.max_sentences", true),
                     ("data.max_words", true),
                     ("data.max_length", false),
                 ] {
-                    if self.says(key) && of_han != is_han {
-                        let instead = match of_han {
-                            true => "max_length limits its texts",
-                            false => "max_sentences and max_words limit its documents",
+                    if self.is_set(key) && is_of_han != is_han {
+                        let instead = if is_of_han {
+                            "max_length"
+                        } else {
+                            "max_sentences and max_words"
                         };
-                        self.misfit(&[key], format!("{model} has no use for it; {instead}"));
+                        self.report(&[key], format!("not used by {model}; use {instead}"));
                     }
                 }
             }
             Data::Plain(data) => {
-                self.parts(
+                self.splits(
                     [&data.valid, &data.test],
                     [data.valid_share, data.test_share],
                 );
@@ -86,33 +86,33 @@ impl Fit<'_> {
         }
     }
 
-    fn min_and_max(&mut self, name: &str, least: usize, most: usize) {
+    fn min_and_max(&mut self, name: &str, min: usize, max: usize) {
         let keys = ["min", "max"].map(|end| format!("data.{end}_{name}"));
-        let allowed = format!("at most max_{name} = {most}");
+        let allowed = format!("at most max_{name} = {max}");
         let keys = keys.each_ref().map(String::as_str);
-        self.range(&keys, least <= most, &allowed, least);
+        self.require(&keys, min <= max, &allowed, min);
     }
 
-    fn at_most(&mut self, key: &str, size: usize, most: usize, allowed: &str) {
-        self.range(&[key], size <= most, allowed, size);
+    fn at_most(&mut self, key: &str, value: usize, max: usize, allowed: &str) {
+        self.require(&[key], value <= max, allowed, value);
     }
 
-    /// Validation and test are given, or a share of what is learned from.
-    fn parts<T>(&mut self, given: [&Option<T>; 2], shares: [Option<f64>; 2]) {
-        for (name, given) in ["valid", "test"].iter().zip(given) {
+    /// Validation and test data are files, or fractions of the training data.
+    fn splits<T>(&mut self, files: [&Option<T>; 2], fractions: [Option<f64>; 2]) {
+        for (name, files) in ["valid", "test"].iter().zip(files) {
             let key = format!("data.{name}_share");
-            if given.is_some() && self.says(&key) {
-                let why = format!("data.{name} is given too; leave one of them out");
-                self.misfit(&[&key], why);
+            if files.is_some() && self.is_set(&key) {
+                let why = format!("data.{name} is also set; remove one of them");
+                self.report(&[&key], why);
             }
         }
-        let [valid, test] = shares.map(|share| share.unwrap_or(0.0));
+        let [valid, test] = fractions.map(|fraction| fraction.unwrap_or(0.0));
         if valid + test >= 1.0 {
             let why = format!(
-                "with data.valid_share = {valid} and data.test_share = {test} nothing is left to \
-                 learn from: both together must be below 1"
+                "data.valid_share = {valid} and data.test_share = {test} leave no training data; \
+                 their sum must be below 1"
             );
-            self.misfit(&["data.valid_share", "data.test_share"], why);
+            self.report(&["data.valid_share", "data.test_share"], why);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Whether a file says what it may: first key by key, then all together.
+//! Validation of a config: first key by key, then the consistency between keys.
 
+mod attention;
+mod consistency;
 mod data;
-mod fit;
-mod shape;
-mod sight;
+mod schema;
 
-pub(crate) use self::fit::check_fit;
-pub(crate) use self::shape::{allowed, check_shape};
+pub(crate) use self::consistency::check_consistency;
+pub(crate) use self::schema::{allowed, check_schema};

@@ -1,10 +1,10 @@
-//! Sections of a config file, and the keys of `zoo-spec` that they consist of.
+//! Sections of a config file.
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use zoo_spec::keys::*;
-pub(crate) use zoo_spec::{keys, kinds, words};
+pub(crate) use zoo_spec::{keys, kinds, names};
 
 pub(crate) struct Section {
     pub(crate) name: &'static str,
@@ -14,22 +14,21 @@ pub(crate) struct Section {
 
 pub(crate) enum Body {
     Keys(&'static [Key]),
-    /// A `kind`, and the keys of that kind.
-    Kinds(&'static [Variant], UsualKind),
+    /// A `kind`, and the keys of each kind.
+    Kinds(&'static [Variant], DefaultKind),
 }
 
-/// What a `kind` is when it is left out.
-pub(crate) enum UsualKind {
-    /// A mistake.
+/// The default of `kind`.
+pub(crate) enum DefaultKind {
+    /// None: it is required.
     Required,
-    /// This one.
-    Word(&'static str),
-    /// One that fits the kind of data.
-    OfData(fn(&str) -> &'static str),
+    Named(&'static str),
+    /// A function of `data.kind`.
+    FromData(fn(&str) -> &'static str),
 }
 
 impl Section {
-    /// Keys by the kinds that have them; one nameless kind where there are none.
+    /// The keys of each kind; `None` for a section without kinds.
     pub(crate) fn tables(&self) -> Vec<(Option<&'static Variant>, &'static [Key])> {
         match self.body {
             Body::Keys(keys) => vec![(None, keys)],

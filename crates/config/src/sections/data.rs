@@ -1,152 +1,151 @@
-//! `[data]`: what is learned from.
+//! `[data]`: the dataset.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{
-    EXAMPLES, EXAMPLES_OR_NONE, GENERATED, LIMIT, Presence, SHARE, Values, count, keys, kinds,
-    words,
+    EXAMPLES, EXAMPLES_OR_NONE, GENERATED, LIMIT, PROBABILITY, Presence, Values, count, keys,
+    kinds, names,
 };
 
 kinds! {
-    /// What is learned from.
+    /// The dataset.
     pub enum Data {
-        /// Made up: a sequence of letters, to be written again.
+        /// Synthetic: copy a sequence of letters.
         Copy(Sequences) = "copy",
-        /// Made up: a sequence of letters, to be written backwards.
+        /// Synthetic: reverse a sequence of letters.
         Reverse(Sequences) = "reverse",
-        /// Made up: a sequence of letters, to be written in their order.
+        /// Synthetic: sort a sequence of letters.
         Sort(Sequences) = "sort",
-        /// Made up: a date as people write it, to be written as `1998-05-03`.
+        /// Synthetic: normalise a date in natural language to `1998-05-03`.
         Dates(Dates) = "dates",
-        /// Made up: letters with a digit each, and one of the letters, whose digit is asked for.
+        /// Synthetic: associative recall, a list of letter-digit pairs and a letter whose digit is the target.
         Recall(Recall) = "recall",
-        /// Made up: nested operations on lists of digits, whose result is the class.
+        /// Synthetic: nested operations on lists of digits, classified by their value.
         ListOps(ListOps) = "listops",
-        /// Made up: documents of sentences, of which few words tell the class.
+        /// Synthetic: documents in which only a few words determine the class.
         Documents(Documents) = "documents",
-        /// A small set of phrases in Chinese and English, written by hand.
+        /// A small set of phrases in Chinese and English (included).
         Phrases(Phrases) = "phrases",
-        /// Files of texts and their translations.
+        /// Parallel text files: source texts and their translations.
         Parallel(Parallel) = "parallel",
-        /// Files of texts and their classes.
+        /// Labelled text files: texts and their classes.
         Labelled(Labelled) = "labelled",
-        /// Files of text that is to be gone on with.
+        /// Plain text files for language modelling.
         Plain(Plain) = "plain",
     }
 }
 
 keys! {
-    /// Sequences of letters that are made up.
+    /// Keys of `copy`, `reverse` and `sort`.
     pub struct Sequences {
-        /// How many letters there are.
+        /// Alphabet size.
         symbols: usize = 20, count(2, 1 << 20);
-        /// Letters of the shortest sequence.
+        /// Minimum sequence length.
         min_length: usize = 4, GENERATED;
-        /// Letters of the longest sequence.
+        /// Maximum sequence length.
         max_length: usize = 12, GENERATED;
-        /// Examples to learn from.
+        /// Training examples.
         train_size: usize = 20_000, EXAMPLES;
-        /// Examples to validate with.
+        /// Validation examples.
         valid_size: usize = 500, EXAMPLES;
-        /// Examples to test with in the end.
+        /// Test examples.
         test_size: usize = 500, EXAMPLES_OR_NONE;
     }
 }
 
 keys! {
-    /// Dates that are made up.
+    /// Keys of `dates`.
     pub struct Dates {
-        /// The first year there is.
+        /// First year.
         first_year: usize = 1950, count(1000, 1 << 20);
-        /// The last year there is.
+        /// Last year.
         last_year: usize = 2049, count(1000, 1 << 20);
-        /// Examples to learn from.
+        /// Training examples.
         train_size: usize = 20_000, EXAMPLES;
-        /// Examples to validate with.
+        /// Validation examples.
         valid_size: usize = 500, EXAMPLES;
-        /// Examples to test with in the end.
+        /// Test examples.
         test_size: usize = 1000, EXAMPLES_OR_NONE;
     }
 }
 
 keys! {
-    /// Letters with digits to be recalled, made up.
+    /// Keys of `recall`.
     pub struct Recall {
-        /// Letters of the shortest example.
+        /// Minimum number of letters.
         min_keys: usize = 2, count(1, 1 << 20);
-        /// Letters of the longest example, at most 26.
+        /// Maximum number of letters, at most 26.
         max_keys: usize = 8, count(1, 1 << 20);
-        /// Examples to learn from.
+        /// Training examples.
         train_size: usize = 20_000, EXAMPLES;
-        /// Examples to validate with.
+        /// Validation examples.
         valid_size: usize = 500, EXAMPLES;
-        /// Examples to test with in the end.
+        /// Test examples.
         test_size: usize = 500, EXAMPLES_OR_NONE;
     }
 }
 
 keys! {
-    /// Nested operations on lists, made up: Nangia and Bowman,
+    /// Keys of `listops`: Nangia and Bowman,
     /// [ListOps](https://arxiv.org/abs/1804.06028), 2018.
     pub struct ListOps {
-        /// How deep operations are within each other.
+        /// Maximum nesting depth.
         max_depth: usize = 4, count(1, 256);
-        /// How many digits or operations an operation has.
+        /// Maximum number of arguments per operation.
         max_arguments: usize = 5, count(2, 1 << 16);
-        /// Tokens of the shortest example.
+        /// Minimum length in tokens.
         min_length: usize = 8, count(1, 1 << 14);
-        /// Tokens of the longest example.
+        /// Maximum length in tokens.
         max_length: usize = 128, count(1, 1 << 14);
-        /// Examples to learn from.
+        /// Training examples.
         train_size: usize = 20_000, EXAMPLES;
-        /// Examples to validate with.
+        /// Validation examples.
         valid_size: usize = 1000, EXAMPLES;
-        /// Examples to test with in the end.
+        /// Test examples.
         test_size: usize = 1000, EXAMPLES_OR_NONE;
     }
 }
 
 keys! {
-    /// Documents that are made up.
+    /// Keys of `documents`.
     pub struct Documents {
-        /// How many classes there are, at most 8.
+        /// Number of classes, at most 8.
         classes: usize = 4, count(2, 1 << 20);
-        /// Sentences of the shortest document.
+        /// Minimum sentences per document.
         min_sentences: usize = 4, count(1, 1 << 16);
-        /// Sentences of the longest document.
+        /// Maximum sentences per document.
         max_sentences: usize = 10, count(1, 1 << 16);
-        /// Words of the shortest sentence.
+        /// Minimum words per sentence.
         min_words: usize = 5, count(2, 1 << 16);
-        /// Words of the longest sentence.
+        /// Maximum words per sentence.
         max_words: usize = 12, count(2, 1 << 16);
-        /// Sentences that tell the class.
+        /// Sentences that determine the class.
         key_sentences: usize = 2, count(1, 1 << 16);
-        /// Sentences that seem to tell another.
+        /// Distractor sentences with words of other classes.
         decoys: usize = 2, count(0, 1 << 16);
-        /// Examples to learn from.
+        /// Training examples.
         train_size: usize = 4000, EXAMPLES;
-        /// Examples to validate with.
+        /// Validation examples.
         valid_size: usize = 500, EXAMPLES;
-        /// Examples to test with in the end.
+        /// Test examples.
         test_size: usize = 500, EXAMPLES_OR_NONE;
     }
 }
 
 keys! {
-    /// Phrases that were written by hand.
+    /// Keys of `phrases`.
     pub struct Phrases {
-        /// Which language is given, and which is wanted.
-        direction: Direction = Direction::ChineseToEnglish, Values::Words(Direction::WORDS);
-        /// The share that is kept for validation, drawn by `run.seed`; with none, validation
-        /// is on what was learned.
-        valid_share: f64 = 0.0, SHARE;
+        /// Source and target language.
+        direction: Direction = Direction::ChineseToEnglish, Values::Names(Direction::NAMES);
+        /// Fraction held out for validation, chosen with `run.seed`; if 0, the training phrases are used.
+        valid_share: f64 = 0.0, PROBABILITY;
     }
 }
 
-words! {
-    /// Which language is given, and which is wanted.
+names! {
+    /// Source and target language.
     pub enum Direction: "direction" {
         /// Chinese to English.
         ChineseToEnglish = "zh-en",
@@ -155,135 +154,135 @@ words! {
     }
 }
 
-/// The share that [`Parallel`], [`Labelled`] and [`Plain`] keep where nothing else is said.
-pub(crate) const USUAL_VALID_SHARE: f64 = 0.1;
+/// Default validation fraction of [`Parallel`], [`Labelled`] and [`Plain`].
+pub(crate) const DEFAULT_VALID_SHARE: f64 = 0.1;
 
 keys! {
-    /// Files of texts and their translations.
+    /// Keys of `parallel`.
     pub struct Parallel {
-        /// Two files, whose lines belong together, or one of columns with a tab between.
+        /// Training data: two line-aligned files, or one file with tab-separated columns.
         train: Files = Files::One(PathBuf::new()), Values::Paths, Presence::Required;
-        /// The same to validate with.
-        valid: Option<Files> = None, Values::Paths, Presence::Optional("a share of `train`");
-        /// The same to test with in the end.
+        /// Validation data, in the same format.
+        valid: Option<Files> = None, Values::Paths, Presence::Optional("`valid_share` of `train`");
+        /// Test data, in the same format.
         test: Option<Files> = None, Values::Paths, Presence::Optional("`test_share` of `train`");
-        /// The share of `train` that is kept for validation, drawn by `run.seed`.
-        valid_share: Option<f64> = None, SHARE, Presence::Optional("0.1, or none if `valid` is given");
-        /// The share of `train` that is kept for the test.
-        test_share: Option<f64> = None, SHARE, Presence::Optional("none");
-        /// The column of the source, counted from 1, in one file of columns.
+        /// Fraction of `train` held out for validation, chosen with `run.seed`.
+        valid_share: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
+        /// Fraction of `train` held out for testing.
+        test_share: Option<f64> = None, PROBABILITY, Presence::Optional("0");
+        /// Source column of a tab-separated file, starting at 1.
         source_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("1");
-        /// The column of the target.
+        /// Target column of a tab-separated file.
         target_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("2");
-        /// Pairs that are read of `train`.
-        max_examples: Option<usize> = None, LIMIT, Presence::Optional("all");
-        /// Tokens of the longest text; pairs with a longer one are left out, and counted.
-        max_length: Option<usize> = None, LIMIT, Presence::Optional("any length");
-        /// The share of lines that may be wrong; they are counted, and the first ones shown.
-        allowed_bad: f64 = 0.01, SHARE;
+        /// Maximum number of training pairs.
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum length in tokens; longer pairs are dropped and counted.
+        max_length: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum fraction of malformed lines; they are skipped and counted, and the first ones are reported.
+        allowed_bad: f64 = 0.01, PROBABILITY;
     }
 }
 
 keys! {
-    /// Files of texts and their classes.
+    /// Keys of `labelled`.
     pub struct Labelled {
-        /// A file, or a folder or archive with a folder for each class.
+        /// Training data: a file, or a folder or archive with one folder per class.
         train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
-        /// The same to validate with.
-        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("a share of `train`");
-        /// The same to test with in the end.
+        /// Validation data, in the same format.
+        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("`valid_share` of `train`");
+        /// Test data, in the same format.
         test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_share` of `train`");
-        /// The share of `train` that is kept for validation, drawn by `run.seed`.
-        valid_share: Option<f64> = None, SHARE, Presence::Optional("0.1, or none if `valid` is given");
-        /// The share of `train` that is kept for the test.
-        test_share: Option<f64> = None, SHARE, Presence::Optional("none");
-        /// What the files are.
-        format: Format = Format::Auto, Values::Words(Format::WORDS);
-        /// What the class is called in the first line of a CSV file, or in a JSON object.
+        /// Fraction of `train` held out for validation, chosen with `run.seed`.
+        valid_share: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
+        /// Fraction of `train` held out for testing.
+        test_share: Option<f64> = None, PROBABILITY, Presence::Optional("0");
+        /// File format.
+        format: Format = Format::Auto, Values::Names(Format::NAMES);
+        /// Name of the label field (CSV column or JSON key).
         label_field: String = "label".to_owned(), Values::Text;
-        /// What the text is called there.
+        /// Name of the text field (CSV column or JSON key).
         text_field: String = "text".to_owned(), Values::Text;
-        /// What ends a sentence; for `han` alone.
-        sentences: Option<Sentences> = None, Values::Words(Sentences::WORDS),
+        /// Sentence splitting (`han` only).
+        sentences: Option<Sentences> = None, Values::Names(Sentences::NAMES),
             Presence::Optional("`marks` for `han`");
-        /// Examples that are read of `train`.
-        max_examples: Option<usize> = None, LIMIT, Presence::Optional("all");
-        /// Tokens that are read of a text, the rest is cut off; not for `han`.
-        max_length: Option<usize> = None, LIMIT, Presence::Optional("all");
-        /// Sentences that are read of a document, the rest is cut off; for `han` alone.
-        max_sentences: Option<usize> = None, LIMIT, Presence::Optional("all");
-        /// Words that are read of a sentence, the rest is cut off; for `han` alone.
-        max_words: Option<usize> = None, LIMIT, Presence::Optional("all");
-        /// The share of lines that may be wrong; they are counted, and the first ones shown.
-        allowed_bad: f64 = 0.01, SHARE;
+        /// Maximum number of training examples.
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum tokens per text; longer texts are truncated (not for `han`).
+        max_length: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum sentences per document; longer documents are truncated (`han` only).
+        max_sentences: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum words per sentence; longer sentences are truncated (`han` only).
+        max_words: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum fraction of malformed lines; they are skipped and counted, and the first ones are reported.
+        allowed_bad: f64 = 0.01, PROBABILITY;
     }
 }
 
 keys! {
-    /// Files of text that is to be gone on with.
+    /// Keys of `plain`.
     pub struct Plain {
-        /// A file of text.
+        /// Training data: a text file.
         train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
-        /// The same to validate with.
-        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("a share of `train`");
-        /// The same to test with in the end.
+        /// Validation data, in the same format.
+        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("`valid_share` of `train`");
+        /// Test data, in the same format.
         test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_share` of `train`");
-        /// The share of `train`, at its end, that is kept for validation.
-        valid_share: Option<f64> = None, SHARE, Presence::Optional("0.1, or none if `valid` is given");
-        /// The share of `train`, after that, that is kept for the test.
-        test_share: Option<f64> = None, SHARE, Presence::Optional("none");
+        /// Fraction of `train`, at its end, held out for validation.
+        valid_share: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
+        /// Fraction of `train`, after the validation split, held out for testing.
+        test_share: Option<f64> = None, PROBABILITY, Presence::Optional("0");
     }
 }
 
-words! {
-    /// What a file of labelled texts is.
+names! {
+    /// Format of labelled text.
     pub enum Format: "format" {
-        /// As the name ends: `.tsv` or `.txt`, `.csv`, `.jsonl`, else a folder or archive.
+        /// By file extension: `.tsv` or `.txt`, `.csv`, `.jsonl`, else a folder or archive.
         Auto = "auto",
-        /// Lines of a class, a tab and a text.
+        /// Lines with a class, a tab and a text.
         Tsv = "tsv",
-        /// Columns with commas between, and their names in the first line; fields in quotes may hold commas and lines, and a quote that is not closed is an error.
+        /// Comma-separated values with a header row; quoted fields may contain commas and line breaks, and an unclosed quote is an error.
         Csv = "csv",
-        /// A JSON object in each line.
+        /// One JSON object per line.
         JsonLines = "json-lines",
-        /// A folder for each class, a file for each text.
+        /// One folder per class, one file per text.
         Folders = "folders",
     }
 }
 
-words! {
-    /// What ends a sentence.
-    pub enum Sentences: "rule for sentences" {
-        /// The line's end.
+names! {
+    /// Sentence splitting.
+    pub enum Sentences: "sentence splitting" {
+        /// At line breaks.
         Lines = "lines",
-        /// A full stop, a question mark or the like.
+        /// After sentence-final punctuation.
         Marks = "marks",
     }
 }
 
-/// One file, or two whose lines belong together.
+/// One file, or two line-aligned ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Files {
-    /// One of columns, or one for everything.
+    /// A file with columns, or one file for source and target.
     One(PathBuf),
-    /// One for the source, one for the target.
+    /// Source and target.
     Two([PathBuf; 2]),
 }
 
-/// What is to be done with data, whatever it is made of.
+/// The task that a dataset is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// To write a text for a text.
-    Pairs,
-    /// To say which class a text is of.
-    Classes,
-    /// To go on with a text.
-    Continuation,
+    /// Source and target texts.
+    SequenceToSequence,
+    /// Texts and classes.
+    Classification,
+    /// Text without labels.
+    LanguageModelling,
 }
 
 impl Data {
-    /// What is to be done with it.
+    /// Its task.
     pub fn task(&self) -> Task {
         match self {
             Self::Copy(_)
@@ -292,18 +291,18 @@ impl Data {
             | Self::Dates(_)
             | Self::Recall(_)
             | Self::Phrases(_)
-            | Self::Parallel(_) => Task::Pairs,
-            Self::ListOps(_) | Self::Documents(_) | Self::Labelled(_) => Task::Classes,
-            Self::Plain(_) => Task::Continuation,
+            | Self::Parallel(_) => Task::SequenceToSequence,
+            Self::ListOps(_) | Self::Documents(_) | Self::Labelled(_) => Task::Classification,
+            Self::Plain(_) => Task::LanguageModelling,
         }
     }
 
-    /// Whether it is made up, with spaces between all words.
-    pub(crate) fn is_made_up(&self) -> bool {
+    /// Whether it is synthetic, with all words separated by spaces.
+    pub(crate) fn is_synthetic(&self) -> bool {
         self.generated().is_some()
     }
 
-    /// Whether texts come as sentences.
+    /// Whether its texts can be split into sentences.
     pub fn has_sentences(&self) -> bool {
         matches!(self, Self::Documents(_) | Self::Labelled(_))
     }

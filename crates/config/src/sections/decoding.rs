@@ -1,4 +1,4 @@
-//! `[decoding]`: how text is written.
+//! `[decoding]`: text generation.
 
 use crate::keys::{
     Choice, GENERATED, LIMIT, NOT_NEGATIVE, POSITIVE, Presence, Range, SEED, Values, count, keys,
@@ -6,17 +6,17 @@ use crate::keys::{
 };
 
 keys! {
-    /// How text is written, by models that write any.
+    /// Text generation.
     pub struct Decoding {
-        /// How tokens are chosen; validations on the way take `greedy` for `beam`, which is for the test and for use.
+        /// Decoding strategy; validation during training uses `greedy` instead of `beam`.
         strategy: Option<Strategy> = None, STRATEGY, Presence::Optional("`sample` for `gpt`, else `greedy`");
-        /// Tokens before the end may come.
+        /// Minimum length in tokens.
         min_length: usize = 0, count(0, 1 << 20);
-        /// Tokens after which a text stops.
+        /// Maximum length in tokens.
         max_length: usize = 128, GENERATED;
-        /// How many tokens in a row must not come twice in a text.
-        no_repeat_ngram: Option<usize> = None, GENERATED, Presence::Optional("any may come again");
-        /// What is drawn when sampling: the same seed, the same text.
+        /// N-grams of this length may not repeat.
+        no_repeat_ngram: Option<usize> = None, GENERATED, Presence::Optional("repetition is allowed");
+        /// Random seed for sampling.
         seed: u64 = 0, SEED;
     }
 }
@@ -27,25 +27,25 @@ const STRATEGY: Values = Values::Choice(&Choice {
 });
 
 kinds! {
-    /// How tokens are chosen.
+    /// Decoding strategy.
     pub enum Strategy {
-        /// The likeliest one each time.
+        /// The most likely token.
         Greedy = "greedy",
-        /// The best of several texts that are followed side by side.
+        /// Beam search.
         Beam(Beam) = "beam",
-        /// Drawn.
+        /// Random sampling.
         Sample(Sample) = "sample",
     }
 }
 
 keys! {
-    /// Keys of a beam search.
+    /// Keys of beam search.
     pub struct Beam {
-        /// Texts that are followed.
+        /// Beam width.
         beams: usize = 4, LIMIT;
-        /// The exponent by which longer texts may be less likely; 0 is not at all.
+        /// Length penalty exponent (0 = none).
         length_penalty: f64 = 0.0, NOT_NEGATIVE;
-        /// Texts that come back.
+        /// Number of hypotheses to return.
         n_best: usize = 1, LIMIT;
     }
 }
@@ -53,11 +53,11 @@ keys! {
 keys! {
     /// Keys of sampling.
     pub struct Sample {
-        /// What logits are divided by: below 1 sharpens, above 1 flattens.
+        /// Softmax temperature: below 1 sharpens, above 1 flattens.
         temperature: f64 = 1.0, POSITIVE;
-        /// Draws among the likeliest so many tokens alone.
-        top_k: Option<usize> = None, LIMIT, Presence::Optional("all");
-        /// Draws among the fewest likeliest tokens that are together at least as likely as this.
-        top_p: Option<f64> = None, Values::Number(Range::FRACTION), Presence::Optional("all");
+        /// Sample from the K most likely tokens.
+        top_k: Option<usize> = None, LIMIT, Presence::Optional("all tokens");
+        /// Nucleus sampling: sample from the smallest set of tokens with total probability P.
+        top_p: Option<f64> = None, Values::Number(Range::FRACTION), Presence::Optional("all tokens");
     }
 }

@@ -1,15 +1,15 @@
-//! The sections of a file, key by key.
+//! The sections of a config file, with all keys.
 
 pub(crate) mod data;
 mod decoding;
-mod learning;
+mod optimizer;
 mod run;
 mod tokenizer;
 pub(crate) mod training;
 
 pub use self::data::*;
 pub use self::decoding::*;
-pub use self::learning::*;
+pub use self::optimizer::*;
 pub use self::run::*;
 pub use self::tokenizer::*;
 pub use self::training::*;
@@ -19,58 +19,61 @@ pub use zoo_spec::{
     TransformerSpec, Tying, Window,
 };
 
-use crate::keys::{Body, Section, UsualKind};
+use crate::keys::{Body, DefaultKind, Section};
 
-/// Every section, in the order they are written.
+/// Every section, in the order in which they are written.
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
         name: "run",
-        about: "What the run is called, and where it is written.",
+        about: "Name, seed and output folder of the run.",
         body: Body::Keys(Run::KEYS),
     },
     Section {
         name: "backend",
-        about: "What computes.",
+        about: "Compute backend.",
         body: Body::Keys(Backend::KEYS),
     },
     Section {
         name: "data",
-        about: "What is learned from: a task that needs no files, or files.",
-        body: Body::Kinds(Data::KINDS, UsualKind::Required),
+        about: "Dataset: a synthetic task, or files.",
+        body: Body::Kinds(Data::KINDS, DefaultKind::Required),
     },
     Section {
         name: "tokenizer",
-        about: "How text becomes tokens.",
-        body: Body::Kinds(Tokenizer::KINDS, UsualKind::OfData(tokenizer::usual_kind)),
+        about: "Tokenizer.",
+        body: Body::Kinds(
+            Tokenizer::KINDS,
+            DefaultKind::FromData(tokenizer::default_kind),
+        ),
     },
     Section {
         name: "model",
-        about: "What learns.",
-        body: Body::Kinds(Model::KINDS, UsualKind::Required),
+        about: "Model.",
+        body: Body::Kinds(Model::KINDS, DefaultKind::Required),
     },
     Section {
         name: "optimizer",
-        about: "How weights follow their gradients.",
-        body: Body::Kinds(Optimizer::KINDS, UsualKind::Word("adamw")),
+        about: "Optimizer.",
+        body: Body::Kinds(Optimizer::KINDS, DefaultKind::Named("adamw")),
     },
     Section {
         name: "schedule",
-        about: "How the learning rate goes; `optimizer.learning_rate` is what it is a share of.",
-        body: Body::Kinds(Schedule::KINDS, UsualKind::Word("constant")),
+        about: "Learning rate schedule, a factor of `optimizer.learning_rate`.",
+        body: Body::Kinds(Schedule::KINDS, DefaultKind::Named("constant")),
     },
     Section {
         name: "training",
-        about: "How long, in which batches, and what is written on the way.",
+        about: "Duration, batches, precision, logging and checkpoints.",
         body: Body::Keys(Training::KEYS),
     },
     Section {
         name: "validation",
-        about: "How it is seen what was learned.",
+        about: "Validation during training.",
         body: Body::Keys(Validation::KEYS),
     },
     Section {
         name: "decoding",
-        about: "How text is written, by models that write any.",
+        about: "Text generation, for models that generate text.",
         body: Body::Keys(Decoding::KEYS),
     },
 ];

@@ -2,30 +2,30 @@
 
 use std::path::PathBuf;
 
-use zoo_spec::{BackendWord, Dtype};
+use zoo_spec::{BackendId, Dtype};
 
 use crate::keys::{Presence, SEED, Values, keys};
 
 keys! {
-    /// What the run is called, and where it is written.
+    /// Name, seed and output folder of the run.
     pub struct Run {
-        /// What the run is called, and its folder.
+        /// Name of the run and of its folder.
         name: Option<String> = None, Values::Text, Presence::Optional("the name of the config file");
-        /// Where every random choice comes from: the same seed, the same run.
+        /// Random seed for data, initialisation and dropout.
         seed: u64 = 1, SEED;
-        /// The folder that the run's own folder is put in.
+        /// Parent folder of the run's folder.
         output: PathBuf = "runs".into(), Values::Path;
     }
 }
 
 keys! {
-    /// What computes.
+    /// Compute backend.
     pub struct Backend {
-        /// The backend, and which of its devices: `flex`, `wgpu:1`, `tch-cuda:0`.
-        word: BackendWord = BackendWord::default(), Values::Backend;
-        /// The numbers that weights are kept in.
-        dtype: Dtype = Dtype::F32, Values::Words(Dtype::WORDS);
-        /// Several devices of the backend that learn together; none is the one that `word` says.
+        /// Backend, optionally with a device index: `flex`, `wgpu:1`, `tch-cuda:0`.
+        name: BackendId = BackendId::default(), Values::Backend;
+        /// Data type of the weights.
+        dtype: Dtype = Dtype::F32, Values::Names(Dtype::NAMES);
+        /// Device indices for data-parallel training; if empty, the device of `name`.
         devices: Vec<usize> = vec![], Values::Devices;
     }
 }

@@ -1,22 +1,22 @@
-//! `[tokenizer]`: how text becomes tokens.
+//! `[tokenizer]`.
 
 use super::Files;
-use crate::keys::{Presence, STEPS, TOKENS, Values, keys, kinds, words};
+use crate::keys::{Presence, STEPS, TOKENS, Values, keys, kinds, names};
 
 kinds! {
-    /// How text becomes tokens.
+    /// Tokenizer.
     pub enum Tokenizer {
-        /// A token for each character.
+        /// Characters.
         Char(CharTokens) = "char",
-        /// A token for each word.
+        /// Words.
         Word(WordTokens) = "word",
-        /// Tokens that are found by joining what often comes together.
+        /// Byte-pair encoding.
         Bpe(BpeTokens) = "bpe",
     }
 }
 
-/// The one that is taken where a file names none.
-pub(crate) fn usual_kind(data: &str) -> &'static str {
+/// The default tokenizer for a kind of data.
+pub(crate) fn default_kind(data: &str) -> &'static str {
     match data {
         "parallel" => "bpe",
         "copy" | "reverse" | "sort" | "recall" | "listops" | "documents" | "labelled" => "word",
@@ -25,91 +25,91 @@ pub(crate) fn usual_kind(data: &str) -> &'static str {
 }
 
 keys! {
-    /// Tokens that are characters.
+    /// Keys of `char`.
     pub struct CharTokens {
-        /// Whether source and target have one vocabulary.
-        vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
+        /// Joint or separate vocabulary of source and target.
+        vocabulary: Option<Vocabulary> = None, Values::Names(Vocabulary::NAMES),
             Presence::Optional(VOCABULARY);
-        /// Tokens there are at most, the most frequent ones; others are unknown.
-        size: Option<usize> = None, TOKENS, Presence::Optional("any number");
-        /// How often something must come in the data to be a token.
+        /// Maximum vocabulary size; rarer tokens become `<unk>`.
+        size: Option<usize> = None, TOKENS, Presence::Optional("unlimited");
+        /// Minimum frequency of a token.
         min_frequency: usize = 1, STEPS;
-        /// Whether text is put into lower case first.
-        lowercase: bool = false, Values::Flag;
-        /// Whether a character that was never seen becomes tokens of its bytes, or an unknown one.
-        byte_fallback: bool = false, Values::Flag;
-        /// A tokenizer that was saved, or two, instead of one that is learned.
-        load: Option<Files> = None, Values::Paths, Presence::Optional("it is learned from the data");
+        /// Convert text to lower case.
+        lowercase: bool = false, Values::Bool;
+        /// Encode unknown characters as bytes instead of `<unk>`.
+        byte_fallback: bool = false, Values::Bool;
+        /// Path of a saved tokenizer, or of two (source and target).
+        load: Option<Files> = None, Values::Paths, Presence::Optional("trained on the data");
     }
 }
 
 keys! {
-    /// Tokens that are words.
+    /// Keys of `word`.
     pub struct WordTokens {
-        /// Whether source and target have one vocabulary.
-        vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
+        /// Joint or separate vocabulary of source and target.
+        vocabulary: Option<Vocabulary> = None, Values::Names(Vocabulary::NAMES),
             Presence::Optional(VOCABULARY);
-        /// Tokens there are at most, the most frequent ones; others are unknown.
-        size: Option<usize> = None, TOKENS, Presence::Optional("any number");
-        /// How often something must come in the data to be a token.
+        /// Maximum vocabulary size; rarer tokens become `<unk>`.
+        size: Option<usize> = None, TOKENS, Presence::Optional("unlimited");
+        /// Minimum frequency of a token.
         min_frequency: usize = 1, STEPS;
-        /// Whether text is put into lower case first.
-        lowercase: bool = false, Values::Flag;
-        /// Where words begin and end.
-        words: Option<WordRule> = None, Values::Words(WordRule::WORDS), Presence::Optional(WORDS);
-        /// A tokenizer that was saved, or two, instead of one that is learned.
-        load: Option<Files> = None, Values::Paths, Presence::Optional("it is learned from the data");
+        /// Convert text to lower case.
+        lowercase: bool = false, Values::Bool;
+        /// Pre-tokenization: how text is split into words.
+        words: Option<WordRule> = None, Values::Names(WordRule::NAMES), Presence::Optional(WORDS);
+        /// Path of a saved tokenizer, or of two (source and target).
+        load: Option<Files> = None, Values::Paths, Presence::Optional("trained on the data");
     }
 }
 
 keys! {
-    /// Tokens that are found by joining: Sennrich et al., [Neural Machine Translation of Rare
+    /// Keys of `bpe`: Sennrich et al., [Neural Machine Translation of Rare
     /// Words](https://arxiv.org/abs/1508.07909), 2015.
     pub struct BpeTokens {
-        /// Whether source and target have one vocabulary.
-        vocabulary: Option<Vocabulary> = None, Values::Words(Vocabulary::WORDS),
+        /// Joint or separate vocabulary of source and target.
+        vocabulary: Option<Vocabulary> = None, Values::Names(Vocabulary::NAMES),
             Presence::Optional(VOCABULARY);
-        /// Tokens there are.
+        /// Vocabulary size.
         size: usize = 8000, TOKENS;
-        /// How often two tokens must come together to be joined.
+        /// Minimum frequency of a merged pair.
         min_frequency: usize = 2, STEPS;
-        /// Whether text is put into lower case first.
-        lowercase: bool = false, Values::Flag;
-        /// Where words begin and end.
-        words: Option<WordRule> = None, Values::Words(WordRule::WORDS), Presence::Optional(WORDS);
-        /// Whether a character that was never seen becomes tokens of its bytes, or an unknown one.
-        byte_fallback: bool = true, Values::Flag;
-        /// A tokenizer that was saved, or two, instead of one that is learned.
-        load: Option<Files> = None, Values::Paths, Presence::Optional("it is learned from the data");
+        /// Convert text to lower case.
+        lowercase: bool = false, Values::Bool;
+        /// Pre-tokenization: how text is split into words.
+        words: Option<WordRule> = None, Values::Names(WordRule::NAMES), Presence::Optional(WORDS);
+        /// Encode unknown characters as bytes instead of `<unk>`.
+        byte_fallback: bool = true, Values::Bool;
+        /// Path of a saved tokenizer, or of two (source and target).
+        load: Option<Files> = None, Values::Paths, Presence::Optional("trained on the data");
     }
 }
 
-const VOCABULARY: &str = "`joint` with `model.tying = \"all\"`, else `separate`; nothing where there is \
-                          one text";
-const WORDS: &str = "`spaces` for what is made up, else `marks`";
+const VOCABULARY: &str = "`joint` with `model.tying = \"all\"`, else `separate`; not set for data \
+                          without a target text";
+const WORDS: &str = "`spaces` for synthetic data, else `marks`";
 
-words! {
-    /// Where words begin and end.
-    pub enum WordRule: "rule for words" {
-        /// At spaces only: for text that is tokenized already.
+names! {
+    /// How text is split into words.
+    pub enum WordRule: "word splitting" {
+        /// At spaces only, for tokenized text.
         Spaces = "spaces",
-        /// At spaces, and marks are words of their own; so is each Chinese character.
+        /// At spaces and punctuation; each Chinese character is a word.
         Marks = "marks",
     }
 }
 
-words! {
-    /// Whether source and target have one vocabulary.
+names! {
+    /// Joint or separate vocabulary of source and target.
     pub enum Vocabulary: "vocabulary" {
-        /// One for both.
+        /// One vocabulary for both.
         Joint = "joint",
-        /// One for each.
+        /// One vocabulary for each.
         Separate = "separate",
     }
 }
 
 impl Tokenizer {
-    /// Whether source and target have one vocabulary, if there are both.
+    /// Joint or separate vocabulary, if set.
     pub fn vocabulary(&self) -> Option<Vocabulary> {
         match self {
             Self::Char(tokens) => tokens.vocabulary,
@@ -142,7 +142,7 @@ impl Tokenizer {
         }
     }
 
-    /// What is loaded instead of learned.
+    /// The saved tokenizer to load, if any.
     pub fn load(&self) -> Option<&Files> {
         match self {
             Self::Char(tokens) => tokens.load.as_ref(),

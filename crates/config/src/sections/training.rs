@@ -4,47 +4,47 @@ use zoo_spec::Dtype;
 
 use super::data::Task;
 use crate::keys::{
-    BATCH, Choice, LIMIT, POSITIVE, Presence, SHARE, STEPS, Values, count, keys, kinds, words,
+    BATCH, Choice, LIMIT, POSITIVE, PROBABILITY, Presence, STEPS, Values, count, keys, kinds, names,
 };
 
-/// What is trained where a file says neither steps nor epochs.
-pub(crate) const USUAL_STEPS: usize = 2000;
+/// Training steps if neither `steps` nor `epochs` is set.
+pub(crate) const DEFAULT_STEPS: usize = 2000;
 
 keys! {
-    /// How long, in which batches, and what is written on the way.
+    /// Duration, batches, precision, logging and checkpoints.
     pub struct Training {
-        /// Steps of the optimizer.
-        steps: Option<usize> = None, STEPS, Presence::Optional("2000, or as `epochs` says");
-        /// Times that all examples are seen, instead of `steps`.
-        epochs: Option<usize> = None, STEPS, Presence::Optional("as `steps` says");
-        /// What a batch is made of, padding counted among the tokens.
-        batch_by: BatchBy = BatchBy::Examples, Values::Words(BatchBy::WORDS);
-        /// How many of them.
+        /// Optimizer steps.
+        steps: Option<usize> = None, STEPS, Presence::Optional("2000, unless `epochs` is set");
+        /// Passes over the training data, instead of `steps`.
+        epochs: Option<usize> = None, STEPS, Presence::Optional("determined by `steps`");
+        /// Unit of `batch_size`.
+        batch_by: BatchBy = BatchBy::Examples, Values::Names(BatchBy::NAMES);
+        /// Batch size, in units of `batch_by`.
         batch_size: usize = 32, BATCH;
-        /// Batches whose gradients are added before a step.
+        /// Gradient accumulation steps.
         accumulate: usize = 1, count(1, 1 << 20);
-        /// The share of each answer's weight that goes to all others alike.
-        label_smoothing: f64 = 0.0, SHARE;
-        /// The numbers that a pass computes in; weights stay in those of `backend.dtype`.
-        precision: Option<Dtype> = None, Values::Words(Dtype::WORDS),
-            Presence::Optional("as `backend.dtype`");
-        /// What the loss is multiplied by, so that small gradients are not lost.
+        /// Label smoothing.
+        label_smoothing: f64 = 0.0, PROBABILITY;
+        /// Compute precision (autocast); weights stay in `backend.dtype`.
+        precision: Option<Dtype> = None, Values::Names(Dtype::NAMES),
+            Presence::Optional("`backend.dtype`");
+        /// Loss scaling, against underflow of gradients.
         loss_scale: Option<LossScale> = None, LOSS_SCALE, Presence::Optional("`dynamic` with `f16`, else `none`");
-        /// Steps between lines of the log.
+        /// Steps between log lines.
         log_every: usize = 50, STEPS;
         /// Steps between checkpoints.
         checkpoint_every: usize = 500, STEPS;
-        /// Checkpoints that are kept, the last ones, beside the best.
+        /// Number of recent checkpoints to keep, besides the best one.
         keep: usize = 3, STEPS;
     }
 }
 
-words! {
-    /// What a batch is made of.
-    pub enum BatchBy: "unit of batches" {
-        /// So many examples: sentences, documents.
+names! {
+    /// Unit of the batch size.
+    pub enum BatchBy: "batch unit" {
+        /// Number of examples.
         Examples = "examples",
-        /// As many examples as have so many tokens.
+        /// Number of tokens, including padding.
         Tokens = "tokens",
     }
 }
@@ -55,13 +55,13 @@ const LOSS_SCALE: Values = Values::Choice(&Choice {
 });
 
 kinds! {
-    /// What the loss is multiplied by.
+    /// Loss scaling.
     pub enum LossScale {
-        /// Nothing.
+        /// No loss scaling.
         None = "none",
-        /// What was large enough so far, and small enough not to overflow.
+        /// Dynamic loss scaling: as large as possible without overflow.
         Dynamic = "dynamic",
-        /// Always the same.
+        /// Fixed loss scale.
         Fixed(FixedScale) = "fixed",
     }
 }
@@ -69,84 +69,84 @@ kinds! {
 keys! {
     /// Keys of a fixed loss scale.
     pub struct FixedScale {
-        /// What the loss is multiplied by.
+        /// Loss scale.
         scale: f64 = 1024.0, POSITIVE;
     }
 }
 
 keys! {
-    /// How it is seen what was learned.
+    /// Validation during training.
     pub struct Validation {
         /// Steps between validations.
         every: usize = 500, STEPS;
-        /// What the best checkpoint is best in; of two that are as good, it is the one with the lower loss.
-        metric: Option<Metric> = None, Values::Words(Metric::WORDS),
+        /// Metric for the best checkpoint; ties are broken by the loss.
+        metric: Option<Metric> = None, Values::Names(Metric::NAMES),
             Presence::Optional(METRIC);
-        /// Validations without anything better after which training stops.
-        patience: Option<usize> = None, STEPS, Presence::Optional("it goes on to the end");
-        /// Predictions that are shown in the log.
+        /// Early stopping: validations without improvement.
+        patience: Option<usize> = None, STEPS, Presence::Optional("no early stopping");
+        /// Number of sample predictions to log.
         samples: usize = 3, count(0, 1000);
-        /// Examples that are looked at.
-        max_examples: Option<usize> = None, LIMIT, Presence::Optional("all");
-        /// How BLEU splits texts into words, by sacreBLEU's name for it.
-        bleu_tokenizer: Option<BleuTokenizer> = None, Values::Words(BleuTokenizer::WORDS),
+        /// Maximum number of validation examples.
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// BLEU tokenizer, by its sacreBLEU name.
+        bleu_tokenizer: Option<BleuTokenizer> = None, Values::Names(BleuTokenizer::NAMES),
             Presence::Optional(BLEU_TOKENIZER);
     }
 }
 
-const BLEU_TOKENIZER: &str = "`none` for text whose words are split at spaces, `zh` for Chinese \
-                              targets, else `13a`";
+const BLEU_TOKENIZER: &str =
+    "`none` for text split at spaces, `zh` for Chinese targets, else `13a`";
 
-words! {
-    /// A tokenizer of sacreBLEU, by its name there and in its signature.
-    pub enum BleuTokenizer: "tokenizer of BLEU" = V13a {
-        /// That of WMT's `mteval-v13a`: separates punctuation, keeps numbers whole.
+names! {
+    /// A sacreBLEU tokenizer.
+    pub enum BleuTokenizer: "BLEU tokenizer" = V13a {
+        /// `mteval-v13a` of WMT: separates punctuation, keeps numbers whole.
         V13a = "13a",
-        /// Words are separated by spaces already.
+        /// No tokenization: words are separated by spaces.
         None = "none",
-        /// Every character is a word.
+        /// Characters.
         Char = "char",
-        /// Every Chinese character is a word; the rest is split as by `13a`.
+        /// Chinese characters, and `13a` for the rest.
         Zh = "zh",
     }
 }
 
-const METRIC: &str = "`exact` for pairs that are made up, `bleu` for translations, `accuracy` for \
-                      classes, `loss` for plain text";
+const METRIC: &str = "`exact` for synthetic sequence-to-sequence data, `bleu` for translation, \
+                      `accuracy` for classification, `loss` for plain text";
 
-words! {
-    /// What a model is judged by.
+names! {
+    /// Validation metric.
     pub enum Metric: "metric" {
-        /// The loss itself; less is better.
+        /// Cross-entropy loss; lower is better.
         Loss = "loss",
-        /// What the loss is a logarithm of; less is better.
+        /// Perplexity, exp(loss); lower is better.
         Perplexity = "perplexity",
-        /// The share of texts that are right in every token.
+        /// Exact match rate of generated texts.
         Exact = "exact",
-        /// BLEU, of texts as they are written.
+        /// BLEU of generated texts.
         Bleu = "bleu",
-        /// chrF, of texts as they are written.
+        /// chrF of generated texts.
         Chrf = "chrf",
-        /// The share of classes that are right.
+        /// Classification accuracy.
         Accuracy = "accuracy",
-        /// The mean of the classes' F1.
+        /// Macro-averaged F1.
         MacroF1 = "macro-f1",
     }
 }
 
 impl Metric {
-    /// Whether there is such a thing for this task.
-    pub fn fits(self, task: Task) -> bool {
+    /// Whether it is defined for this task.
+    pub fn applies_to(self, task: Task) -> bool {
         match self {
             Self::Loss => true,
-            Self::Perplexity => task != Task::Classes,
-            Self::Exact | Self::Bleu | Self::Chrf => task == Task::Pairs,
-            Self::Accuracy | Self::MacroF1 => task == Task::Classes,
+            Self::Perplexity => task != Task::Classification,
+            Self::Exact | Self::Bleu | Self::Chrf => task == Task::SequenceToSequence,
+            Self::Accuracy | Self::MacroF1 => task == Task::Classification,
         }
     }
 
-    /// Whether less of it is better.
-    pub fn less_is_better(self) -> bool {
+    /// Whether lower is better.
+    pub fn lower_is_better(self) -> bool {
         matches!(self, Self::Loss | Self::Perplexity)
     }
 }

@@ -1,26 +1,26 @@
-//! Both ways of softmax attention on every problem of the catalogue, the other mechanisms
-//! on those that are theirs, on the device that `ZOO_BACKEND` names (default: flex). A device that
-//! cannot be opened fails the run. Tests fail by a panic.
+//! Mechanisms against the oracle: `standard` and `flash` on every problem of the catalogue, the
+//! others on those that they accept. The device is that of `ZOO_BACKEND` (default: flex). If it
+//! cannot be opened, the run fails.
 
-mod conditions;
+mod all_mechanisms;
 mod decode;
-mod drawn;
+mod determinism;
 mod entropy;
-mod every;
 mod explain;
-mod extremes;
+mod extreme_scores;
+mod flash;
 mod golden;
 mod hard;
-mod hidden;
-mod learned;
+mod invalid_inputs;
+mod invariants;
 mod lsh;
-mod misuses;
+mod masked_values;
 mod multi_head;
-mod others;
-mod promises;
-mod redraw;
-mod repeated;
-mod tiled;
+mod other_mechanisms;
+mod parameters;
+mod preconditions;
+mod random;
+mod resample;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ use std::sync::Mutex;
 use burn::tensor::{DType, Device};
 use libtest_mimic::{Arguments, Trial};
 use zoo_attention::{Mechanism, MechanismConfig, standard};
-use zoo_backend::{Dtype, Opened, open_for_tests};
+use zoo_backend::{Dtype, OpenDevice, open_for_tests};
 use zoo_conformance::*;
 use zoo_oracle::{Mismatch, Precision, Problem, catalogue, find, solve};
 
@@ -38,18 +38,18 @@ fn main() -> ExitCode {
         Ok(opened) => opened,
         Err(failure) => return failure,
     };
-    let conclusion = libtest_mimic::run(&arguments, share(trials(&opened)));
-    for (name, worst) in [
-        ("worst error", &WORST),
-        ("in half precision", &WORST_IN_HALF),
+    let conclusion = libtest_mimic::run(&arguments, shard(trials(&opened)));
+    for (name, errors) in [
+        ("largest error", &MAX_ERRORS),
+        ("largest error in half precision", &MAX_ERRORS_HALF),
     ] {
-        let worst = must(worst.lock());
-        if worst.share > 0.0 {
+        let errors = must(errors.lock());
+        if errors.tolerance_ratio > 0.0 {
             println!(
-                "{name}: {:.1e} forward, {:.1e} backward, {:.0}% of what is allowed",
-                worst.context,
-                worst.gradients,
-                worst.share * 100.0,
+                "{name}: {:.1e} forward, {:.1e} backward, {:.0}% of the tolerance",
+                errors.context,
+                errors.gradients,
+                errors.tolerance_ratio * 100.0,
             );
         }
     }
@@ -59,111 +59,104 @@ fn main() -> ExitCode {
 const NO_ERRORS: Errors = Errors {
     context: 0.0,
     gradients: 0.0,
-    share: 0.0,
+    tolerance_ratio: 0.0,
 };
-static WORST: Mutex<Errors> = Mutex::new(NO_ERRORS);
-/// Apart, since these errors are of another size.
-static WORST_IN_HALF: Mutex<Errors> = Mutex::new(NO_ERRORS);
+static MAX_ERRORS: Mutex<Errors> = Mutex::new(NO_ERRORS);
+static MAX_ERRORS_HALF: Mutex<Errors> = Mutex::new(NO_ERRORS);
 
-fn trials(opened: &Opened) -> Vec<Trial> {
+fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let device = &opened.device;
     let mut suite = Suite::new(device);
     for mechanism in [Mechanism::Standard, Mechanism::Flash] {
         let config = MechanismConfig::from(mechanism);
         for problem in catalogue() {
-            judged_by_both(&mut suite, &mechanism.to_string(), &config, &problem);
-            judged_in_half(
-                &mut suite,
-                &mechanism.to_string(),
-                &config,
-                &problem,
-                opened,
-            );
+            let name = mechanism.name();
+            add_problem(&mut suite, name, &config, &problem);
+            add_problem_in_half(&mut suite, name, &config, &problem, opened);
         }
-        promises::trials(mechanism, &mut suite);
-        misuses::trials(mechanism, &mut suite, device);
+        invariants::trials(mechanism, &mut suite);
+        invalid_inputs::trials(mechanism, &mut suite, device);
     }
     for mechanism in Mechanism::ALL {
-        every::trials(mechanism, &mut suite);
-        drawn::trials(mechanism, &mut suite, opened.software);
+        all_mechanisms::trials(mechanism, &mut suite);
+        random::trials(mechanism, &mut suite, opened.software);
     }
-    others::trials(&mut suite, opened);
-    learned::trials(&mut suite);
-    suite.add_table("conditions/", conditions::TESTS);
+    other_mechanisms::trials(&mut suite, opened);
+    parameters::trials(&mut suite);
+    suite.add_table("preconditions/", preconditions::TESTS);
     decode::trials(&mut suite, opened);
     hard::trials(&mut suite);
     lsh::trials(&mut suite);
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
     explain::trials(&mut suite, opened);
-    extremes::trials(&mut suite);
-    hidden::trials(&mut suite);
+    extreme_scores::trials(&mut suite);
+    masked_values::trials(&mut suite);
     entropy::trials(&mut suite, opened);
-    suite.add_table("redraw/", redraw::TESTS);
-    repeated::trials(&mut suite, opened);
-    suite.add_table("flash/", tiled::TESTS);
+    suite.add_table("resample/", resample::TESTS);
+    determinism::trials(&mut suite, opened);
+    suite.add_table("flash/", flash::TESTS);
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
-        suite.add(name, move |device| {
-            weights_match_the_oracle(&problem, device)
-        });
+        suite.add(name, move |device| check_weights(&problem, device));
     }
     suite.trials
 }
 
-fn named(name: &str) -> Problem {
+fn find_problem(name: &str) -> Problem {
     find(name).unwrap_or_else(|| panic!("no problem {name}"))
 }
 
-/// A problem through a mechanism, without gradients and with them.
-fn judged_by_both(suite: &mut Suite, name: &str, mechanism: &MechanismConfig, problem: &Problem) {
+/// Adds trials of a mechanism on a problem without and with gradients.
+fn add_problem(suite: &mut Suite, name: &str, mechanism: &MechanismConfig, problem: &Problem) {
     type Check = fn(&MechanismConfig, &Problem, &Device) -> Result<Errors, Mismatch>;
     let checks: [(&str, Check); 2] = [("forward", check_forward), ("gradients", check_gradients)];
     for (pass, check) in checks {
         let (mechanism, problem) = (*mechanism, problem.clone());
         suite.add(format!("{name}/{}/{pass}", problem.name), move |device| {
-            counted(&WORST, check(&mechanism, &problem, device));
+            record_errors(&MAX_ERRORS, check(&mechanism, &problem, device));
         });
     }
 }
 
-/// A problem through a mechanism with gradients, in every half type of the device.
-fn judged_in_half(
+/// Adds trials of a mechanism on a problem with gradients in half precision.
+fn add_problem_in_half(
     suite: &mut Suite,
     name: &str,
     mechanism: &MechanismConfig,
     problem: &Problem,
-    opened: &Opened,
+    opened: &OpenDevice,
 ) {
-    for (word, dtype) in half_types(opened) {
+    for (dtype_name, dtype) in half_types(opened) {
         let (mechanism, problem) = (*mechanism, problem.clone());
-        suite.add_training(format!("{name}/{}/{word}", problem.name), move |device| {
-            let tensors = Tensors::of(&problem, device).cast(dtype);
-            let judged = judge_gradients(&mechanism, &problem, tensors, &all_queries(&problem));
-            counted(&WORST_IN_HALF, judged);
+        let trial = format!("{name}/{}/{dtype_name}", problem.name);
+        suite.add_training(trial, move |device| {
+            let tensors = Tensors::from_problem(&problem, device).cast(dtype);
+            let errors = compare_gradients(&mechanism, &problem, tensors, &all_queries(&problem));
+            record_errors(&MAX_ERRORS_HALF, errors);
         });
     }
 }
 
-/// The half-precision types the device computes in.
-fn half_types(opened: &Opened) -> impl Iterator<Item = (Dtype, DType)> {
+/// The half-precision types that the device supports.
+fn half_types(opened: &OpenDevice) -> impl Iterator<Item = (Dtype, DType)> {
     [(Dtype::F16, DType::F16), (Dtype::Bf16, DType::BF16)]
         .into_iter()
-        .filter(|(word, _)| opened.dtypes.contains(word))
+        .filter(|(name, _)| opened.dtypes.contains(name))
 }
 
-fn counted(worst: &Mutex<Errors>, judged: Result<Errors, Mismatch>) {
-    let errors = must(judged);
-    let mut worst = must(worst.lock());
-    *worst = worst.max(errors);
+fn record_errors(max: &Mutex<Errors>, errors: Result<Errors, Mismatch>) {
+    let errors = must(errors);
+    let mut max = must(max.lock());
+    *max = max.max(errors);
 }
 
-fn weights_match_the_oracle(problem: &Problem, device: &Device) {
+fn check_weights(problem: &Problem, device: &Device) {
     let inputs = problem.inputs();
     let weights = Tensors::new(problem, &inputs, device)
         .apply(standard)
-        .weights;
-    let answer = solve(problem, &inputs);
-    let tolerance = Precision::F32.forward(answer.largest_score);
-    must(tolerance.check("weights", &numbers(weights), &answer.weights));
+        .into_weights();
+    let solution = solve(problem, &inputs);
+    let tolerance = Precision::F32.forward(solution.largest_score);
+    must(tolerance.check("weights", &to_vec(weights), &solution.weights));
 }

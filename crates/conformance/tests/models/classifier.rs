@@ -1,45 +1,45 @@
-//! The encoder classifier on a device.
+//! The encoder classifier.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::Strided;
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{ClassifierConfig, Limits, Norm, Pooling, PositionEncoding, token_loss};
-use zoo_oracle::{Mask, small_for_tests};
+use zoo_oracle::Mask;
 
 use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("classifier/", TESTS);
-    for (mechanism, pooling) in LEARNING {
-        let name = format!("learns-by-heart-with-{mechanism}-and-{}", pooling.word());
+    for (mechanism, pooling) in TRAINED {
+        let name = format!("overfits-with-{mechanism}-and-{}", pooling.name());
         suite.add_training(format!("classifier/{name}"), move |device| {
-            learns_by_heart(small_for_tests(mechanism), pooling, device);
+            check_overfitting(mechanism.small_for_tests(), pooling, device);
         });
     }
     for (mechanism, pooling) in padded() {
-        let (word, pooled) = (mechanism.mechanism(), pooling.word());
-        let name = format!("classifier/padding-changes-nothing-with-{word}-and-{pooled}");
+        let case = format!("{}-and-{}", mechanism.mechanism(), pooling.name());
+        let name = format!("classifier/padding-has-no-effect-with-{case}");
         suite.add(name, move |device| {
-            padding_changes_nothing(mechanism, pooling, device)
+            check_padding(mechanism, pooling, device)
         });
     }
 }
 
-const LEARNING: [(Mechanism, Pooling); 3] = [
+const TRAINED: [(Mechanism, Pooling); 3] = [
     (Mechanism::Flash, Pooling::Cls),
     (Mechanism::Linear, Pooling::Mean),
     (Mechanism::BigBird, Pooling::Attention),
 ];
 
-/// Every pooling. A Transformer's encoder does the rest, and is tried with all mechanisms.
+/// Every pooling. The encoder itself is tested with all mechanisms in `transformer`.
 fn padded() -> [(MechanismConfig, Pooling); 4] {
     [
         (Mechanism::Flash.into(), Pooling::Cls),
-        // The stride follows from the length.
+        // The stride is derived from the length.
         (Strided { stride: None }.into(), Pooling::Cls),
-        (small_for_tests(Mechanism::Linear), Pooling::Mean),
-        (small_for_tests(Mechanism::Lsh), Pooling::Attention),
+        (Mechanism::Linear.small_for_tests(), Pooling::Mean),
+        (Mechanism::Lsh.small_for_tests(), Pooling::Attention),
     ]
 }
 
@@ -53,63 +53,64 @@ fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
         .with_pooling(pooling)
 }
 
-fn learns_by_heart(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
-    differs_from_full(&mechanism, 4, [9; 2], Mask::Full, device);
+fn check_overfitting(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
+    assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Full, device);
     let model = config(mechanism, pooling)
         .with_d_model(32)
         .with_d_feed_forward(Some(64))
         .with_bias(false)
         .init(device);
-    // The first two differ in their order alone.
+    // The first two differ only in their order.
     let rows = [
         vec![1, 2, 3, 4],
         vec![4, 3, 2, 1],
         vec![5],
         vec![6, 6, 7, 8, 0, 2, 5, 1, 4],
     ];
-    let of_classes = Limits {
+    let class_limits = Limits {
         vocabulary: 3,
         longest: None,
     };
     let rows = tokens(&rows, model.limits(), device);
-    let classes = tokens(&[[0], [1], [2], [0]], of_classes, device);
-    overfits(0.01, model, |model| {
+    let classes = tokens(&[[0], [1], [2], [0]], class_limits, device);
+    assert_overfits(0.01, model, |model| {
         let logits = model.forward(&rows).reshape([4, 1, 3]);
         token_loss(logits, &classes, 0.0)
     });
 }
 
-/// A row beside a longer one, whatever is behind its end, is what it is alone.
-fn padding_changes_nothing(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
-    differs_from_full(&mechanism, 4, [5; 2], Mask::Full, device);
-    let model = drawn(config(mechanism, pooling).init(device), 3);
+/// The output of a padded row equals that without padding.
+fn check_padding(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
+    assert_not_full_attention(&mechanism, 4, [5; 2], Mask::Full, device);
+    let model = with_random_weights(config(mechanism, pooling).init(device), 3);
     let short = [3, 1, 4, 1, 5];
-    let alone = model.forward(&tokens(&[short], model.limits(), device));
-    let both = beside(&short, &[8, 2, 6, 5, 3, 5, 8, 0, 7], &[7, 0, 7, 2], device);
-    same(model.forward(&both).slice_dim(0, 1..2), alone);
+    let unpadded = model.forward(&tokens(&[short], model.limits(), device));
+    let both = batch_with_longer(&short, &[8, 2, 6, 5, 3, 5, 8, 0, 7], &[7, 0, 7, 2], device);
+    assert_close(model.forward(&both).slice_dim(0, 1..2), unpadded);
 }
 
 const TESTS: &[(&str, Test)] = &[
-    ("empty-sequences-have-an-answer", |device| {
-        for mechanism in [Mechanism::Flash, Mechanism::Fixed].map(small_for_tests) {
+    ("empty-sequences", |device| {
+        for mechanism in [Mechanism::Flash, Mechanism::Fixed].map(Mechanism::small_for_tests) {
             for pooling in POOLINGS {
                 let mut model = config(mechanism, pooling).init(device);
                 let bias = Tensor::<1>::from_data([0.5, -2.0, 1.0], device);
                 model.head.bias = model.head.bias.map(|own| own.map(|_| bias.clone()));
-                let of = |rows: &[Vec<u32>]| model.forward(&tokens(rows, model.limits(), device));
-                let alone = of(&[vec![]]);
-                let is_finite = numbers(alone.clone()).iter().all(|x| x.is_finite());
-                assert!(is_finite, "{mechanism:?}, {pooling:?}: {alone}");
-                let beside = of(&[vec![1, 2, 3], vec![]]).slice_dim(0, 1..2);
-                same(beside, alone.clone());
+                let logits =
+                    |rows: &[Vec<u32>]| model.forward(&tokens(rows, model.limits(), device));
+                let empty = logits(&[vec![]]);
+                let is_finite = to_vec(empty.clone()).iter().all(|x| x.is_finite());
+                assert!(is_finite, "{mechanism:?}, {pooling:?}: {empty}");
+                let padded = logits(&[vec![1, 2, 3], vec![]]).slice_dim(0, 1..2);
+                assert_close(padded, empty.clone());
                 if pooling != Pooling::Cls {
-                    // Nothing, but what the head says of it.
-                    same(alone, bias.reshape([1, 3]));
+                    // The pooled vector is zero.
+                    assert_close(empty, bias.reshape([1, 3]));
                 }
             }
         }
     }),
-    ("parameters-are-counted", |device| {
+    ("number-of-parameters", |device| {
         let config = ClassifierConfig::new(9, 3, 8, 2, 2).with_d_feed_forward(Some(16));
         let count = |config: ClassifierConfig| config.init(device).parameters();
         // Four projections of 8 x 8 and a bias; 8 x 16 and back; two norms.
@@ -122,7 +123,7 @@ const TESTS: &[(&str, Test)] = &[
         assert_eq!(with(Pooling::Attention), all + 64 + 8 + 8);
         assert_eq!(count(config.clone().with_final_norm(false)), all - 16);
     }),
-    ("work-is-counted", |device| {
+    ("flops", |device| {
         let config = ClassifierConfig::new(9, 3, 8, 2, 1).with_d_feed_forward(Some(16));
         let flops = |pooling: Pooling| {
             let model = config.clone().with_pooling(pooling).init(device);
@@ -136,7 +137,7 @@ const TESTS: &[(&str, Test)] = &[
         let with_pooling = f64::from(2 * (layer(5) + pooling + head));
         assert_eq!(flops(Pooling::Attention), with_pooling);
     }),
-    ("is-shown-in-a-table", |device| {
+    ("summary-table", |device| {
         let model = config(Mechanism::Flash.into(), Pooling::Attention).init(device);
         let parts = [
             "classifier of 1 layers, flash",
@@ -145,17 +146,17 @@ const TESTS: &[(&str, Test)] = &[
             "attention",
             "16 x 3",
         ];
-        has_parts(model.to_string(), &parts);
+        assert_contains_all(model.to_string(), &parts);
     }),
-    ("a-sequence-that-is-too-long-is-refused", |device| {
+    ("too-long-sequence-is-rejected", |device| {
         let model = config(Mechanism::Flash.into(), Pooling::Cls)
             .with_norm(Norm::Post)
             .with_positions(PositionEncoding::learned(4))
             .init(device);
-        // The vector put first takes none of the places.
+        // The CLS vector has no position.
         let fits = tokens(&[[1, 2, 3, 4]], model.limits(), device);
         assert_eq!(model.forward(&fits).dims(), [1, 3]);
-        let said = "row 0 has 5 tokens, and the model has positions for 4 of them";
-        refuses_tokens(&[[1, 2, 3, 4, 5]], model.limits(), said, device);
+        let message = "row 0 has 5 tokens; the model's context is 4";
+        assert_tokens_rejected(&[[1, 2, 3, 4, 5]], model.limits(), message, device);
     }),
 ];

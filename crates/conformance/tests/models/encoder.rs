@@ -1,4 +1,4 @@
-//! Layers from vectors to vectors: burn-nn's, with its own weights, and with other mechanisms.
+//! The Transformer encoder with the weights of burn-nn, and with other mechanisms.
 
 use burn::nn::transformer::{
     TransformerEncoder as Theirs, TransformerEncoderConfig as TheirConfig, TransformerEncoderInput,
@@ -10,14 +10,14 @@ use zoo_models::{Norm, PositionEncoding, TransformerEncoder, TransformerEncoderC
 
 use crate::support::*;
 
-/// burn-nn's, and ours with its weights.
+/// burn-nn's encoder, and ours with its weights.
 fn both(norm: Norm, device: &Device) -> (Theirs, TransformerEncoder) {
     let theirs = TheirConfig::new(8, 12, 2, 2)
         .with_norm_first(norm == Norm::Pre)
         .with_dropout(0.0)
         .init(device);
-    let theirs = drawn(theirs, 3);
-    let weights = must(import::burn_encoder(Weights::of(&theirs), norm));
+    let theirs = with_random_weights(theirs, 3);
+    let weights = must(import::burn_encoder(Weights::from_model(&theirs), norm));
     let ours = TransformerEncoderConfig::new(8, 12, 2, 2)
         .with_norm(norm)
         .with_dropout(0.0)
@@ -26,16 +26,15 @@ fn both(norm: Norm, device: &Device) -> (Theirs, TransformerEncoder) {
 }
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
-    ("is-that-of-burn-nn-with-its-weights", |device| {
+    ("matches-burn-nn", |device| {
         let device = &device.clone().autodiff();
         for norm in [Norm::Pre, Norm::Post] {
             let (theirs, ours) = both(norm, device);
-            let [x, upstream] = [(); 2].map(|()| normal([2, 7, 8], device));
-            // The gradient by what went in has gone through all of it.
+            let [x, output_grad] = [(); 2].map(|()| random_normal([2, 7, 8], device));
             let with_gradient = |pass: &dyn Fn(Tensor<3>) -> Tensor<3>| {
                 let x = x.clone().require_grad();
                 let y = pass(x.clone());
-                let gradients = (y.clone() * upstream.clone()).sum().backward();
+                let gradients = (y.clone() * output_grad.clone()).sum().backward();
                 let gradient = x.grad(&gradients).expect("no gradient");
                 (y.inner(), gradient)
             };
@@ -53,15 +52,15 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             for (mask, pattern) in pairs {
                 let want = with_gradient(&|x| theirs.forward(mask(Input::new(x))));
                 let got = with_gradient(&|x| ours.forward(x, pattern.clone()));
-                same(got.0, want.0);
-                same(got.1, want.1);
+                assert_close(got.0, want.0);
+                assert_close(got.1, want.1);
             }
         }
     }),
-    ("the-norms-are-not-confused", |device| {
+    ("norms-are-imported-by-position", |device| {
         let (theirs, _) = both(Norm::Pre, device);
-        let weights = Weights::of(&theirs);
-        let of_norm = |norm: Norm| {
+        let weights = Weights::from_model(&theirs);
+        let gamma = |norm: Norm| {
             let weights = must(import::burn_encoder(weights.clone(), norm));
             weights.get("layers.1.attention_norm.gamma").cloned()
         };
@@ -69,24 +68,24 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             (Norm::Pre, "layers.1.norm_2.gamma"),
             (Norm::Post, "layers.1.norm_1.gamma"),
         ] {
-            assert_eq!(of_norm(norm).as_ref(), weights.get(key));
+            assert_eq!(gamma(norm).as_ref(), weights.get(key));
         }
     }),
-    ("a-mechanism-is-a-word", |device| {
+    ("other-mechanisms", |device| {
         let config = TransformerEncoderConfig::new(8, 12, 2, 2)
             .with_dropout(0.0)
             .with_final_norm(true)
             .with_positions(PositionEncoding::rotary(10_000.0));
         let encoder = |mechanism: Mechanism| {
-            let made = config.clone().with_mechanism(mechanism.into()).init(device);
-            drawn(made, 5)
+            let encoder = config.clone().with_mechanism(mechanism).init(device);
+            with_random_weights(encoder, 5)
         };
-        let x = normal([2, 7, 8], device);
+        let x = random_normal([2, 7, 8], device);
         let pass = |mechanism| encoder(mechanism).forward(x.clone(), Pattern::Full);
         let standard = pass(Mechanism::Standard);
-        same(pass(Mechanism::Flash), standard.clone());
+        assert_close(pass(Mechanism::Flash), standard.clone());
         let other = pass(Mechanism::Linear);
-        let far = (other - standard).abs().max().into_scalar::<f32>();
-        assert!(far > 1e-3, "linear attention gives the same but for {far}");
+        let difference = (other - standard).abs().max().into_scalar::<f32>();
+        assert!(difference > 1e-3, "largest difference {difference}");
     }),
 ];

@@ -1,5 +1,4 @@
-//! Models with PyTorch's weights give what PyTorch gave: `golden/models.py` wrote down what
-//! that is.
+//! Models with PyTorch's weights against outputs of PyTorch, which `golden/models.py` wrote.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use zoo_models::weights::{Weights, WeightsError, import};
@@ -10,8 +9,8 @@ use zoo_models::{
 
 use crate::support::*;
 
-/// How far a number may be off: logits are of the size of 1 to 10, and `f32` holds seven digits.
-const NEAR: f64 = 1e-4;
+/// Maximum absolute error: logits are 1 to 10, and `f32` has seven digits.
+const TOLERANCE: f64 = 1e-4;
 
 pub(crate) fn trials(suite: &mut Suite) {
     type Test = fn(&Golden, &Device);
@@ -29,40 +28,40 @@ pub(crate) fn trials(suite: &mut Suite) {
         ("transformer-pre-gelu", "", pre_gelu),
         (
             "transformer-post-relu",
-            "transformer, tied",
+            "transformer-tied",
             transformer_tied,
         ),
         ("gpt2", "", |golden, device| {
-            gpt2_gives(golden, weights(golden), device)
+            check_gpt2(golden, weights(golden), device)
         }),
-        ("gpt2", "gpt2 as linear layers", gpt2_as_linear),
-        ("gpt2", "gpt2 as torch.save wrote it", gpt2_as_saved),
-        ("gpt2", "gpt2, what is wrong is named", gpt2_wrong),
-        ("gpt2", "gpt2, damaged", gpt2_damaged),
+        ("gpt2", "gpt2-with-linear-layers", gpt2_as_linear),
+        ("gpt2", "gpt2-from-torch-save", gpt2_as_saved),
+        ("gpt2", "gpt2-errors-name-the-key", gpt2_wrong),
+        ("gpt2", "gpt2-damaged", gpt2_damaged),
         ("han", "", han),
     ];
     for (case, name, test) in tests {
         let name = if name.is_empty() { case } else { name };
-        let golden = golden.under(&format!("{case}."));
+        let golden = golden.strip_prefix(&format!("{case}."));
         let name = format!("golden/pytorch-{name}");
         suite.add(name, move |device| test(&golden, device));
     }
 }
 
-/// What a state dict would have.
+/// The weights of a state dict.
 fn weights(golden: &Golden) -> Weights {
-    Weights::of_tensors(golden.under("weights.").tensors)
+    Weights::from_tensors(golden.strip_prefix("weights.").tensors)
 }
 
-fn whole(golden: &Golden, name: &str) -> Vec<i64> {
+fn integers(golden: &Golden, name: &str) -> Vec<i64> {
     let data = &golden.tensors[name];
-    data.try_to_vec().expect("whole numbers")
+    data.try_to_vec().expect("integers")
 }
 
-/// Tokens `[batch, seq]`, cut to their lengths.
+/// Tokens `[batch, seq]`, truncated to their lengths.
 fn rows(golden: &Golden, name: &str, lengths: Option<&[i64]>) -> Vec<Vec<u32>> {
     let seq = golden.tensors[name].shape()[1];
-    let ids = whole(golden, name);
+    let ids = integers(golden, name);
     let row = |(row, ids): (usize, &[i64])| {
         let length = lengths.map_or(seq, |lengths| lengths[row] as usize);
         ids[..length].iter().map(|id| *id as u32).collect()
@@ -70,29 +69,29 @@ fn rows(golden: &Golden, name: &str, lengths: Option<&[i64]>) -> Vec<Vec<u32>> {
     ids.chunks(seq).enumerate().map(row).collect()
 }
 
-fn same<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) {
-    let expected = golden.numbers(name);
-    let got = numbers(got);
+fn assert_matches_golden<const D: usize>(golden: &Golden, name: &str, got: Tensor<D>) {
+    let expected = golden.values(name);
+    let got = to_vec(got);
     assert_eq!(got.len(), expected.len(), "{name}");
     let error = |(got, expected): (&f32, &f64)| (f64::from(*got) - expected).abs();
     let worst = got.iter().zip(&expected).map(error).fold(0.0, f64::max);
-    let is_near = worst <= NEAR && got.iter().all(|number| number.is_finite());
-    assert!(is_near, "{name} are off by up to {worst:.1e}");
+    let is_near = worst <= TOLERANCE && got.iter().all(|value| value.is_finite());
+    assert!(is_near, "{name}: largest error {worst:.1e}");
 }
 
 fn small_transformer(source_vocabulary: usize) -> TransformerConfig {
     TransformerConfig::base(source_vocabulary, 11)
         .with_d_model(16)
-        .with_heads(2)
+        .with_n_heads(2)
         .with_layers(2)
         .with_d_feed_forward(Some(24))
         .with_tying(Tying::None)
 }
 
-/// Vectors that are one in PyTorch are there several times in its files.
+/// Tied embeddings are stored several times in PyTorch files.
 fn transformer_tied(golden: &Golden, device: &Device) {
     let all = weights(golden);
-    let target = all.get("target_embedding.weight").expect("its own key");
+    let target = all.get("target_embedding.weight").expect("listed key");
     let with = |same: &[&str]| {
         let mut tensors = tensors(&all);
         tensors.retain(|(key, _)| key != "output.bias");
@@ -102,7 +101,7 @@ fn transformer_tied(golden: &Golden, device: &Device) {
         {
             *data = target.clone();
         }
-        Weights::of_tensors(tensors)
+        Weights::from_tensors(tensors)
     };
     let everywhere = ["source_embedding.weight", "output.weight"];
     for (tying, same, source) in [
@@ -112,7 +111,7 @@ fn transformer_tied(golden: &Golden, device: &Device) {
         let model = small_transformer(source).with_tying(tying).init(device);
         must(must(import::nn_transformer(with(same))).apply(model));
     }
-    // An output of its own beside two embeddings that are equal.
+    // An untied output and two equal embeddings.
     let model = small_transformer(11).init(device);
     let weights = must(import::nn_transformer(with(&everywhere[..1])));
     let error = weights
@@ -127,12 +126,12 @@ fn transformer(golden: &Golden, norm: Norm, activation: Activation, device: &Dev
         .with_activation(activation)
         .init(device);
     let model = must(must(import::nn_transformer(weights(golden))).apply(model));
-    let lengths = whole(golden, "lengths");
+    let lengths = integers(golden, "lengths");
     let source = rows(golden, "source", Some(&lengths));
     let source = tokens(&source, model.source_limits(), device);
     let target = rows(golden, "target", None);
     let target = tokens(&target, model.target_limits(), device);
-    same(golden, "logits", model.forward(&source, &target));
+    assert_matches_golden(golden, "logits", model.forward(&source, &target));
 }
 
 fn han(golden: &Golden, device: &Device) {
@@ -144,15 +143,15 @@ fn han(golden: &Golden, device: &Device) {
         .with_dropout(0.0)
         .init(device);
     let model = must(must(import::nn_gru_han(weights(golden))).apply(model));
-    let document = rows(golden, "document", Some(&whole(golden, "lengths")));
-    // Beside one that is shorter, which changes nothing.
+    let document = rows(golden, "document", Some(&integers(golden, "lengths")));
+    // In a batch with a shorter document, which has no effect.
     let other = vec![document[1].clone()];
     let documents = must(Documents::new(&[document, other], model.limits(), device));
-    let judged = model.forward(&documents);
-    same(golden, "logits", judged.logits.slice_dim(0, 0..1));
-    let (words, sentences) = (judged.word_weights, judged.sentence_weights);
-    same(golden, "word_weights", words.slice_dim(0, 0..1));
-    same(golden, "sentence_weights", sentences.slice_dim(0, 0..1));
+    let output = model.forward(&documents);
+    assert_matches_golden(golden, "logits", output.logits.slice_dim(0, 0..1));
+    let (words, sentences) = (output.word_weights, output.sentence_weights);
+    assert_matches_golden(golden, "word_weights", words.slice_dim(0, 0..1));
+    assert_matches_golden(golden, "sentence_weights", sentences.slice_dim(0, 0..1));
 }
 
 fn small_gpt2() -> GptConfig {
@@ -164,14 +163,14 @@ fn read_gpt2(weights: Result<Weights, WeightsError>, device: &Device) -> Result<
     weights.apply(small_gpt2().init(device))
 }
 
-fn gpt2_gives(golden: &Golden, weights: Weights, device: &Device) {
+fn check_gpt2(golden: &Golden, weights: Weights, device: &Device) {
     let model = must(read_gpt2(Ok(weights), device));
     let tokens = tokens(&rows(golden, "tokens", None), model.limits(), device);
-    same(golden, "logits", model.forward(&tokens));
+    assert_matches_golden(golden, "logits", model.forward(&tokens));
 }
 
-/// As models that are trained anew have it: matrices the other way round, the head there
-/// again, all below a name, masks saved along.
+/// As saved by models with linear layers: transposed matrices, a copy of the head, a prefix, and
+/// masks.
 fn gpt2_as_linear(golden: &Golden, device: &Device) {
     let published = weights(golden);
     let is_matrix = |key: &str| key.contains(".c_") && key.ends_with(".weight");
@@ -183,19 +182,19 @@ fn gpt2_as_linear(golden: &Golden, device: &Device) {
         }
         *key = format!("transformer.{key}");
     }
-    let embedding = published.get("wte.weight").expect("its own key").clone();
+    let embedding = published.get("wte.weight").expect("listed key").clone();
     tensors.push(("lm_head.weight".to_owned(), embedding));
     let mask = TensorData::ones::<f32, _>([1, 1, 2, 2]);
     tensors.push(("transformer.h.0.attn.bias".to_owned(), mask));
-    gpt2_gives(golden, Weights::of_tensors(tensors), device);
+    check_gpt2(golden, Weights::from_tensors(tensors), device);
 }
 
 fn gpt2_as_saved(golden: &Golden, device: &Device) {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/gpt2.pt");
-    gpt2_gives(golden, must(Weights::read(file)), device);
+    check_gpt2(golden, must(Weights::read(file)), device);
 }
 
-/// What torch.save wrote, cut short anywhere or with a bit turned: refused, or the same.
+/// A file of torch.save that is truncated or has a flipped bit: an error, or the same weights.
 fn gpt2_damaged(_: &Golden, device: &Device) {
     let file = include_bytes!("../../golden/gpt2.pt");
     let path = std::env::temp_dir().join(format!("zoo-damaged-{}.pt", std::process::id()));
@@ -206,28 +205,25 @@ fn gpt2_damaged(_: &Golden, device: &Device) {
     for length in (0..file.len()).step_by(file.len() / 40) {
         assert!(reads(&file[..length]).is_err(), "{length} bytes");
     }
-    let whole = Weights::of(&must(reads(file)));
-    for at in (0..file.len()).step_by(file.len() / 120) {
+    let intact = Weights::from_model(&must(reads(file)));
+    for offset in (0..file.len()).step_by(file.len() / 120) {
         let mut bytes = file.to_vec();
-        bytes[at] ^= 0x10;
+        bytes[offset] ^= 0x10;
         if let Ok(model) = reads(&bytes) {
-            let read = Weights::of(&model);
-            let are_equal = whole.keys().all(|key| whole.get(key) == read.get(key));
-            assert!(
-                are_equal,
-                "byte {at} was turned, and other numbers were read"
-            );
+            let read = Weights::from_model(&model);
+            let are_equal = intact.keys().all(|key| intact.get(key) == read.get(key));
+            assert!(are_equal, "byte {offset} changed the weights");
         }
     }
     must(std::fs::remove_file(&path));
 }
 
 fn gpt2_wrong(golden: &Golden, device: &Device) {
-    let whole = weights(golden);
+    let all = weights(golden);
     let without = |missing: &str| {
-        let mut tensors = tensors(&whole);
+        let mut tensors = tensors(&all);
         tensors.retain(|(key, _)| key != missing);
-        Weights::of_tensors(tensors)
+        Weights::from_tensors(tensors)
     };
     let message = |missing: &str| {
         let loaded = read_gpt2(Ok(without(missing)), device);

@@ -1,35 +1,36 @@
-//! GPT on a device.
+//! GPT.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData, activation};
 use zoo_attention::mechanisms::Performer;
 use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{Activation, Generative, Gpt, GptConfig, PositionEncoding, Tokens, token_loss};
-use zoo_oracle::{Mask, small_for_tests};
+use zoo_oracle::Mask;
 
 use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("gpt/", TESTS);
-    for (mechanism, positions) in LEARNING {
-        let name = format!("gpt/learns-by-heart-with-{mechanism}");
+    for (mechanism, positions) in TRAINED {
+        let name = format!("gpt/overfits-with-{mechanism}");
         suite.add_training(name, move |device| {
-            learns_by_heart(small_for_tests(mechanism), positions, device);
+            check_overfitting(mechanism.small_for_tests(), positions, device);
         });
     }
-    for (mechanism, positions) in STEPPING {
-        let name = format!("gpt/steps-with-{mechanism}-and-{}", positions.word());
+    for (mechanism, positions) in DECODED {
+        let name = format!("gpt/decodes-with-{mechanism}-and-{}", positions.name());
         suite.add(name, move |device| {
-            steps(small_for_tests(mechanism), positions, device)
+            check_decoding(mechanism.small_for_tests(), positions, device)
         });
     }
     for mechanism in PADDED {
-        let name = format!("gpt/padding-changes-nothing-with-{mechanism}");
-        suite.add(name, move |device| {
-            padding_changes_nothing(mechanism, device)
-        });
+        let name = format!("gpt/padding-has-no-effect-with-{mechanism}");
+        suite.add(name, move |device| check_padding(mechanism, device));
     }
-    for (name, mechanism) in [("", Mechanism::Flash), ("-by-length", Mechanism::BigBird)] {
+    for (name, mechanism) in [
+        ("", Mechanism::Flash),
+        ("-with-bigbird", Mechanism::BigBird),
+    ] {
         let name = format!("gpt/entropy-ignores-padding{name}");
         suite.add(name, move |device| {
             entropy_ignores_padding(mechanism, device)
@@ -40,13 +41,13 @@ pub(crate) fn trials(suite: &mut Suite) {
 const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
 const LEARNED: PositionEncoding = PositionEncoding::learned(12);
 
-const LEARNING: [(Mechanism, PositionEncoding); 3] = [
+const TRAINED: [(Mechanism, PositionEncoding); 3] = [
     (Mechanism::Flash, LEARNED),
     (Mechanism::Linear, ROTARY),
     (Mechanism::SlidingWindow, PositionEncoding::Alibi),
 ];
 
-const STEPPING: [(Mechanism, PositionEncoding); 6] = [
+const DECODED: [(Mechanism, PositionEncoding); 6] = [
     (Mechanism::Flash, LEARNED),
     (Mechanism::GroupedQuery, ROTARY),
     (Mechanism::Linear, PositionEncoding::Sinusoidal),
@@ -55,7 +56,7 @@ const STEPPING: [(Mechanism, PositionEncoding); 6] = [
     (Mechanism::Longformer, PositionEncoding::Alibi),
 ];
 
-/// One of each kind. A Transformer's decoder does the same, and is tried with all.
+/// One of each kind; `transformer` tests the decoder with all mechanisms.
 const PADDED: [Mechanism; 4] = [
     Mechanism::Flash,
     Mechanism::LocalP,
@@ -71,19 +72,18 @@ fn config(mechanism: MechanismConfig, positions: PositionEncoding) -> GptConfig 
         .with_positions(positions)
 }
 
-/// A model with the same numbers in every run, large enough for differences to be seen.
 fn model(config: &GptConfig, device: &Device) -> Gpt {
-    drawn(config.init(device), 11)
+    with_random_weights(config.init(device), 11)
 }
 
-/// Each row begins with a token of its own, so that all others can be known.
+/// Each row begins with a different token, so that all others can be predicted.
 fn rows() -> [Vec<u32>; 3] {
     [vec![0, 5, 3, 3, 9], vec![1, 5, 4], vec![2, 8, 8, 6]]
 }
 
-fn learns_by_heart(mechanism: MechanismConfig, positions: PositionEncoding, device: &Device) {
-    differs_from_full(&mechanism, 4, [4; 2], Mask::Causal, device);
-    // Few parameters: a step of the optimizer is several kernels for each.
+fn check_overfitting(mechanism: MechanismConfig, positions: PositionEncoding, device: &Device) {
+    assert_not_full_attention(&mechanism, 4, [4; 2], Mask::Causal, device);
+    // Few parameters: an optimizer step launches several kernels for each.
     let model = GptConfig::new(11, 32, 2, 1)
         .with_d_feed_forward(Some(64))
         .with_bias(false)
@@ -91,14 +91,14 @@ fn learns_by_heart(mechanism: MechanismConfig, positions: PositionEncoding, devi
         .with_attention(mechanism)
         .with_positions(positions)
         .init(device);
-    let [given, wanted] = shifted(&rows()).map(|rows| tokens(&rows, model.limits(), device));
-    overfits(0.01, model, |model| {
-        token_loss(model.forward(&given), &wanted, 0.0)
+    let [inputs, targets] = shift(&rows()).map(|rows| tokens(&rows, model.limits(), device));
+    assert_overfits(0.01, model, |model| {
+        token_loss(model.forward(&inputs), &targets, 0.0)
     });
 }
 
-fn steps(mechanism: MechanismConfig, positions: PositionEncoding, device: &Device) {
-    differs_from_full(&mechanism, 4, [7; 2], Mask::Causal, device);
+fn check_decoding(mechanism: MechanismConfig, positions: PositionEncoding, device: &Device) {
+    assert_not_full_attention(&mechanism, 4, [7; 2], Mask::Causal, device);
     let model = model(&config(mechanism, positions), device);
     let rows = [
         vec![0, 5, 3, 3, 9, 1, 7],
@@ -107,65 +107,63 @@ fn steps(mechanism: MechanismConfig, positions: PositionEncoding, device: &Devic
     ];
     let forward = |_: &[usize], tokens: &Tokens| model.forward(tokens);
     let start = |rows: &[usize]| must(model.start(rows.len()));
-    steps_agree(&model, model.limits(), &rows, forward, start);
+    assert_incremental_matches(&model, model.limits(), &rows, forward, start);
 }
 
-/// A row beside a longer one, whatever is behind its end, is what it is alone.
-fn padding_changes_nothing(mechanism: Mechanism, device: &Device) {
-    let mechanism = small_for_tests(mechanism);
-    differs_from_full(&mechanism, 4, [5; 2], Mask::Causal, device);
+/// The logits of a padded row equal those without padding.
+fn check_padding(mechanism: Mechanism, device: &Device) {
+    let mechanism = mechanism.small_for_tests();
+    assert_not_full_attention(&mechanism, 4, [5; 2], Mask::Causal, device);
     let model = model(&config(mechanism, LEARNED), device);
     let (short, long) = ([3, 1, 4, 1, 5], [9, 2, 6, 5, 3, 5, 8, 9, 7, 10, 3]);
-    let alone = tokens(&[short], model.limits(), device);
-    let both = model.forward(&beside(&short, &long, &[10, 0, 7, 7, 2, 6], device));
-    let of_short = both.slice_dim(0, 1..2).slice_dim(1, 0..5);
-    same(of_short, model.forward(&alone));
+    let unpadded = tokens(&[short], model.limits(), device);
+    let both = batch_with_longer(&short, &long, &[10, 0, 7, 7, 2, 6], device);
+    let both = model.forward(&both);
+    let padded = both.slice_dim(0, 1..2).slice_dim(1, 0..5);
+    assert_close(padded, model.forward(&unpadded));
 }
 
-/// The entropy of every attention of a batch with padding is that of its sequences by themselves,
-/// weighted by their lengths.
+/// The entropy of a padded batch is the mean over its sequences, weighted by their lengths.
 fn entropy_ignores_padding(mechanism: Mechanism, device: &Device) {
-    let config = config(small_for_tests(mechanism), PositionEncoding::None);
+    let config = config(mechanism.small_for_tests(), PositionEncoding::None);
     let model = model(&config, device);
-    let of = |rows: &[Vec<u32>]| {
+    let entropy = |rows: &[Vec<u32>]| {
         let tokens = tokens(rows, model.limits(), device);
         let (logits, entropy) = must(model.forward_with_entropy(&tokens));
-        same(logits, model.forward(&tokens));
+        assert_close(logits, model.forward(&tokens));
         f64::from(entropy.into_scalar::<f32>())
     };
     let rows = rows();
-    let together = of(&rows);
-    let weighted = |row: &Vec<u32>| of(std::slice::from_ref(row)) * row.len() as f64;
-    let alone = rows.iter().map(weighted).sum::<f64>() / rows.concat().len() as f64;
-    let is_same = together >= 1e-3 && (together - alone).abs() <= 1e-5;
-    assert!(is_same, "{together} in a batch, {alone} by themselves");
+    let batched = entropy(&rows);
+    let weighted = |row: &Vec<u32>| entropy(std::slice::from_ref(row)) * row.len() as f64;
+    let separate = rows.iter().map(weighted).sum::<f64>() / rows.concat().len() as f64;
+    let is_same = batched >= 1e-3 && (batched - separate).abs() <= 1e-5;
+    assert!(is_same, "{batched} in a batch, {separate} separately");
 }
 
 const TESTS: &[(&str, Test)] = &[
-    ("entropy-of-no-distribution-is-refused", |device| {
+    ("entropy-of-retention-is-an-error", |device| {
         let config = config(Mechanism::Retention.into(), PositionEncoding::None);
         let model = model(&config, device);
         let tokens = tokens(&rows(), model.limits(), device);
-        let refused = model.forward_with_entropy(&tokens).err();
-        assert_eq!(
-            refused.map(|error| error.mechanism),
-            Some(Mechanism::Retention)
-        );
+        let error = must(model.forward_with_entropy(&tokens).err().ok_or("no error"));
+        let message = "mechanism retention does not support entropy: ";
+        assert!(error.to_string().starts_with(message), "{error}");
     }),
-    ("keys-of-attention-reach-it", |device| {
+    ("attention-options-have-an-effect", |device| {
         let config = config(Mechanism::Flash.into(), PositionEncoding::None);
-        let given = tokens(&rows(), config.init(device).limits(), device);
-        let plain = model(&config, device).forward(&given);
+        let inputs = tokens(&rows(), config.init(device).limits(), device);
+        let plain = model(&config, device).forward(&inputs);
         for changed in [
             config.clone().with_temperature(3.0),
             config.clone().with_softcap(Some(0.1)),
             config.clone().with_qk_norm(true),
         ] {
-            let is_same = is_same(model(&changed, device).forward(&given), plain.clone());
-            assert!(!is_same, "nothing changed: {:?}", changed.spec);
+            let is_same = is_close(model(&changed, device).forward(&inputs), plain.clone());
+            assert!(!is_same, "no effect: {:?}", changed.spec);
         }
     }),
-    ("parameters-are-counted", |device| {
+    ("number-of-parameters", |device| {
         let config = GptConfig::new(11, 8, 2, 2)
             .with_d_feed_forward(Some(16))
             .with_positions(PositionEncoding::learned(6));
@@ -175,31 +173,31 @@ const TESTS: &[(&str, Test)] = &[
         assert_eq!(config.init(device).num_params(), all);
         let gates = 2 * (128 + 16);
         let biases = 2 * (4 * 8 + 16 + 8 + 2 * 8) + 8;
-        // Keys and values of one head of 4 numbers.
+        // Keys and values of one head with d_head = 4.
         let fewer = 2 * 2 * (8 * 4 + 4);
-        // Two heads of 3 instead of 4, and a norm of queries and of keys of each head.
+        // d_head = 3 instead of 4 for two heads.
         let narrow = 2 * (3 * (8 * 2 + 2) + 2 * 8);
-        // Random features are drawn, not learned.
+        // Random features are not trained.
         let redrawn = Performer {
             features: 4,
             seed: 0,
-            redraw: Some(5),
+            resample: Some(5),
         };
         let config = || config.clone();
         for (config, want) in [
             (config(), all),
             (config().with_tied(false), all + 8 * 11),
-            (config().with_kv_heads(Some(1)), all - fewer),
+            (config().with_n_heads_kv(Some(1)), all - fewer),
             (config().with_activation(Activation::Swiglu), all + gates),
             (config().with_d_head(Some(3)), all - narrow),
             (config().with_qk_norm(true), all + 2 * 2 * 4),
             (config().with_bias(false), all - biases),
-            (config().with_attention(redrawn.into()), all),
+            (config().with_attention(redrawn), all),
         ] {
             assert_eq!(config.init(device).parameters(), want, "{:?}", config.spec);
         }
     }),
-    ("work-is-counted", |device| {
+    ("flops", |device| {
         let config = GptConfig::new(11, 8, 2, 2).with_d_feed_forward(Some(16));
         // Three tokens: four projections, six pairs of each head, two matrices.
         let layer = 2 * 3 * 4 * 64 + 6 * 2 * 4 * 4 + 2 * 3 * 2 * 128;
@@ -207,49 +205,50 @@ const TESTS: &[(&str, Test)] = &[
         let flops = config.init(device).flops(5, 3);
         assert_eq!(flops, f64::from(5 * all));
     }),
-    ("is-shown-in-a-table", |device| {
+    ("summary-table", |device| {
         let model = GptConfig::new(1000, 8, 2, 2).init(device);
         let parts = [
             "GPT of 2 layers, flash",
             "1000 x 8",
             "learned",
             "2 x 8, 2 heads, flash, gelu-tanh 32, pre-norm",
-            "the embedding's",
+            "tied to embedding",
         ];
-        has_parts(model.to_string(), &parts);
+        assert_contains_all(model.to_string(), &parts);
     }),
-    ("a-sequence-that-is-too-long-is-refused", |device| {
+    ("too-long-sequence-is-rejected", |device| {
         let model = config(Mechanism::Flash.into(), LEARNED).init(device);
         let long = [vec![1; 13]];
-        let said = "row 0 has 13 tokens, and the model has positions for 12 of them";
-        refuses_tokens(&long, model.limits(), said, device);
-        let unchecked = Tokens::of_tensor(ids(&long, device), vec![13]);
-        let said = "positions: there are 12 learned ones, got a sequence of 13 places";
-        is_refused(|| model.forward(&unchecked), said);
+        let message = "row 0 has 13 tokens; the model's context is 12";
+        assert_tokens_rejected(&long, model.limits(), message, device);
+        let unchecked = Tokens::from_tensor(ids(&long, device), vec![13]);
+        let message = "position embedding: sequence length 13 exceeds the maximum of 12";
+        assert_panics_containing(|| model.forward(&unchecked), message);
         let mut state = must(model.start(1));
         model.advance(ids(&[vec![1; 12]], device), &mut state);
-        is_refused(|| model.advance(ids(&[vec![1]], device), &mut state), said);
+        let next = ids(&[vec![1]], device);
+        assert_panics_containing(|| model.advance(next, &mut state), message);
     }),
-    ("what-cannot-go-token-by-token-says-so", |device| {
+    ("unsupported-decoding-is-an-error", |device| {
         let model = config(Mechanism::BigBird.into(), LEARNED).init(device);
-        let said = model.start(2).err().map(|error| error.to_string());
-        let reason = "mechanism: mechanism bigbird cannot decode token by token: its global blocks \
+        let message = model.start(2).err().map(|error| error.to_string());
+        let reason = "attention: mechanism bigbird cannot decode token by token: its global blocks \
                       at the end depend on the final length";
-        assert_eq!(said.as_deref(), Some(reason));
+        assert_eq!(message.as_deref(), Some(reason));
     }),
-    ("dropout-is-for-training-alone", |device| {
+    ("dropout-only-in-training", |device| {
         let autodiff = &device.clone().autodiff();
-        let dropping = config(Mechanism::Flash.into(), LEARNED)
+        let model = config(Mechanism::Flash.into(), LEARNED)
             .with_dropout(0.5)
             .init(autodiff);
         let is_same_twice = |model: &Gpt, device: &Device| {
-            let given = tokens(&rows(), model.limits(), device);
-            is_same(model.forward(&given), model.forward(&given))
+            let inputs = tokens(&rows(), model.limits(), device);
+            is_close(model.forward(&inputs), model.forward(&inputs))
         };
-        assert!(!is_same_twice(&dropping, autodiff), "nothing was dropped");
-        assert!(is_same_twice(&dropping.valid(), device));
+        assert!(!is_same_twice(&model, autodiff), "no dropout");
+        assert!(is_same_twice(&model.valid(), device));
     }),
-    ("activations-are-what-they-are-called", |device| {
+    ("activations", |device| {
         for activation in [
             Activation::Relu,
             Activation::Gelu,
@@ -263,32 +262,32 @@ const TESTS: &[(&str, Test)] = &[
             let network = &model.layers[0].feed_forward;
             let x = Tensor::<3>::from_data([[[1.5, -70.0], [-30.0, 40.0]]], device);
             let inner = network.inner.forward(x.clone());
-            let by_hand = numbers(inner.clone()).into_iter();
-            let by_hand: Vec<f32> = by_hand.map(|x| by(activation, x)).collect();
-            let by_hand = Tensor::<3>::from_data(TensorData::new(by_hand, [1, 2, 3]), device);
-            let inside = match &network.gate {
+            let values = to_vec(inner.clone()).into_iter();
+            let values: Vec<f32> = values.map(|x| activate(activation, x)).collect();
+            let activated = Tensor::<3>::from_data(TensorData::new(values, [1, 2, 3]), device);
+            let hidden = match &network.gate {
                 Some(gate) => activation::silu(gate.forward(x.clone())) * inner,
-                None => by_hand,
+                None => activated,
             };
-            let want = network.outer.forward(inside);
-            same_as(&format!("{activation:?}"), network.forward(x), want);
+            let want = network.outer.forward(hidden);
+            assert_close_as(&format!("{activation:?}"), network.forward(x), want);
         }
     }),
-    ("rows-of-a-state-must-fit", |device| {
+    ("wrong-number-of-rows-is-rejected", |device| {
         let model = config(Mechanism::Flash.into(), LEARNED).init(device);
         let mut state = must(model.start(2));
-        is_refused(
+        assert_panics_containing(
             || model.advance(ids(&[vec![1, 2]], device), &mut state),
             "GPT: tokens must be [rows = 2, new], at least one new, got [1, 2]",
         );
     }),
 ];
 
-fn by(activation: Activation, x: f32) -> f32 {
+fn activate(activation: Activation, x: f32) -> f32 {
     let x = f64::from(x);
     let y = match activation {
         Activation::Relu => x.max(0.0),
-        Activation::Gelu => x * below(x),
+        Activation::Gelu => x * normal_cdf(x),
         Activation::GeluTanh => {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             0.5 * x * (1.0 + inner.tanh())
@@ -298,9 +297,8 @@ fn by(activation: Activation, x: f32) -> f32 {
     y as f32
 }
 
-/// The share of a normal distribution that is below `x`: half of it, and the area up to there
-/// by Simpson's rule.
-fn below(x: f64) -> f64 {
+/// The cumulative distribution function of the standard normal distribution, by Simpson's rule.
+fn normal_cdf(x: f64) -> f64 {
     let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
     let strips = 200;
     let width = x / f64::from(strips);

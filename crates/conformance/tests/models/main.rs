@@ -1,16 +1,16 @@
-//! Models and recurrent layers on the device that `ZOO_BACKEND` names (default: flex). A
-//! device that cannot be opened fails the run.
+//! Models, recurrent layers and fused operations. The device is that of `ZOO_BACKEND` (default:
+//! flex). If it cannot be opened, the run fails.
 
+mod attention_weights;
 mod classifier;
-mod damaged;
+mod damaged_files;
 mod encoder;
-mod fused;
+mod fused_ops;
 mod generate;
 mod golden;
 mod gpt;
-mod half;
+mod half_precision;
 mod han;
-mod look;
 mod recurrent;
 mod seq2seq;
 mod support;
@@ -22,8 +22,8 @@ mod weights;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use zoo_backend::{Opened, open_for_tests};
-use zoo_conformance::{Suite, share};
+use zoo_backend::{OpenDevice, open_for_tests};
+use zoo_conformance::{Suite, shard};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -31,10 +31,10 @@ fn main() -> ExitCode {
         Ok(opened) => opened,
         Err(failure) => return failure,
     };
-    libtest_mimic::run(&arguments, share(trials(&opened))).exit_code()
+    libtest_mimic::run(&arguments, shard(trials(&opened))).exit_code()
 }
 
-fn trials(opened: &Opened) -> Vec<Trial> {
+fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let mut suite = Suite::new(&opened.device);
     gpt::trials(&mut suite);
     transformer::trials(&mut suite);
@@ -43,14 +43,14 @@ fn trials(opened: &Opened) -> Vec<Trial> {
     seq2seq::trials(&mut suite);
     suite.add_table("generate/", generate::TESTS);
     weights::trials(&mut suite);
-    damaged::trials(&mut suite);
+    damaged_files::trials(&mut suite);
     golden::trials(&mut suite);
-    for (name, test) in fused::TESTS {
-        suite.add_training(format!("fused/{name}"), *test);
+    for (name, test) in fused_ops::TESTS {
+        suite.add_training(format!("fused-ops/{name}"), *test);
     }
     recurrent::trials(&mut suite);
-    half::trials(&mut suite, opened);
+    half_precision::trials(&mut suite, opened);
     han::trials(&mut suite);
-    look::trials(&mut suite);
+    attention_weights::trials(&mut suite);
     suite.trials
 }

@@ -1,4 +1,4 @@
-//! Recurrent layers against plain loops, and what they promise.
+//! Recurrent layers against the oracle, and their properties.
 
 use burn::module::Param;
 use burn::nn::Linear;
@@ -7,20 +7,20 @@ use zoo_kernels::recurrent::{
     Cell, DirectedWeights, Direction, LayerState, Recurrent, RecurrentConfig, RecurrentState,
 };
 use zoo_kernels::without_kernels;
-use zoo_oracle::{Precision, RecurrentInputs, RecurrentProblem, Tolerance, Unit};
+use zoo_oracle::{Precision, RecurrentCell, RecurrentInputs, RecurrentProblem, Tolerance};
 
 use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     for problem in PROBLEMS {
         let name = format!("recurrent/{}", problem.name);
-        suite.add_training(format!("{name}/by-its-body"), |device| {
-            is_solved(problem, device)
+        suite.add_training(format!("{name}/kernel"), |device| {
+            check_problem(problem, device)
         });
-        // Recorded, the loop is the same for all: two problems, one of each unit, show it.
-        if problem.backward.len() == 2 {
+        // The recorded loop is the same for all: one problem of each cell is sufficient.
+        if problem.reverse.len() == 2 {
             suite.add_training(format!("{name}/recorded"), |device| {
-                without_kernels(|| is_solved(problem, device));
+                without_kernels(|| check_problem(problem, device));
             });
         }
     }
@@ -30,8 +30,8 @@ pub(crate) fn trials(suite: &mut Suite) {
 const PROBLEMS: &[RecurrentProblem] = &[
     RecurrentProblem {
         name: "gru-both-with-an-empty-row",
-        unit: Unit::Gru,
-        backward: &[false, true],
+        cell: RecurrentCell::Gru,
+        reverse: &[false, true],
         seq: 5,
         lengths: &[5, 0, 3],
         d_input: 4,
@@ -40,8 +40,8 @@ const PROBLEMS: &[RecurrentProblem] = &[
     },
     RecurrentProblem {
         name: "lstm-both-of-many-lengths",
-        unit: Unit::Lstm,
-        backward: &[false, true],
+        cell: RecurrentCell::Lstm,
+        reverse: &[false, true],
         seq: 6,
         lengths: &[2, 5, 4],
         d_input: 2,
@@ -50,8 +50,8 @@ const PROBLEMS: &[RecurrentProblem] = &[
     },
     RecurrentProblem {
         name: "gru-of-ones",
-        unit: Unit::Gru,
-        backward: &[true],
+        cell: RecurrentCell::Gru,
+        reverse: &[true],
         seq: 1,
         lengths: &[1],
         d_input: 1,
@@ -60,19 +60,19 @@ const PROBLEMS: &[RecurrentProblem] = &[
     },
     RecurrentProblem {
         name: "lstm-backward",
-        unit: Unit::Lstm,
-        backward: &[true],
+        cell: RecurrentCell::Lstm,
+        reverse: &[true],
         seq: 3,
         lengths: &[1, 3],
         d_input: 3,
         d_hidden: 2,
         has_state: false,
     },
-    // More numbers than a register has, and not a multiple of it.
+    // Wider than a SIMD register, and not a multiple of it.
     RecurrentProblem {
         name: "gru-wider-than-a-register",
-        unit: Unit::Gru,
-        backward: &[false],
+        cell: RecurrentCell::Gru,
+        reverse: &[false],
         seq: 4,
         lengths: &[4, 4],
         d_input: 3,
@@ -81,8 +81,8 @@ const PROBLEMS: &[RecurrentProblem] = &[
     },
     RecurrentProblem {
         name: "lstm-wider-than-a-register",
-        unit: Unit::Lstm,
-        backward: &[false],
+        cell: RecurrentCell::Lstm,
+        reverse: &[false],
         seq: 3,
         lengths: &[3, 2],
         d_input: 5,
@@ -91,42 +91,41 @@ const PROBLEMS: &[RecurrentProblem] = &[
     },
 ];
 
-fn cell(unit: Unit) -> Cell {
-    match unit {
-        Unit::Gru => Cell::Gru,
-        Unit::Lstm => Cell::Lstm,
+fn kernel_cell(cell: RecurrentCell) -> Cell {
+    match cell {
+        RecurrentCell::Gru => Cell::Gru,
+        RecurrentCell::Lstm => Cell::Lstm,
     }
 }
 
-fn direction(backward: &[bool]) -> Direction {
-    match backward {
+fn direction(reverse: &[bool]) -> Direction {
+    match reverse {
         [false] => Direction::Forward,
         [true] => Direction::Backward,
         _ => Direction::Both,
     }
 }
 
-fn tensor<const D: usize>(numbers: &[f64], dims: [usize; D], device: &Device) -> Tensor<D> {
-    let numbers: Vec<f32> = numbers.iter().map(|x| *x as f32).collect();
-    Tensor::from_data(TensorData::new(numbers, dims), device)
+fn tensor<const D: usize>(values: &[f64], dims: [usize; D], device: &Device) -> Tensor<D> {
+    let values: Vec<f32> = values.iter().map(|x| *x as f32).collect();
+    Tensor::from_data(TensorData::new(values, dims), device)
 }
 
-/// A layer with the numbers of a problem. Its matrices have a row for each number that goes
-/// in, those of the problem one for each that comes out.
+/// A layer with the parameters of a problem, whose matrices are transposed.
 fn layer_of(problem: &RecurrentProblem, inputs: &RecurrentInputs, device: &Device) -> Recurrent {
     let mut module = RecurrentConfig::new(problem.d_input, problem.d_hidden)
-        .with_cell(cell(problem.unit))
-        .with_direction(direction(problem.backward))
+        .with_cell(kernel_cell(problem.cell))
+        .with_direction(direction(problem.reverse))
         .init(device);
     let gates = problem.gates() * problem.d_hidden;
     let layer = &mut module.layers[0];
-    let passes = layer.forward.iter_mut().chain(&mut layer.reverse);
-    for (pass, weights) in passes.enumerate() {
+    let directions = layer.forward.iter_mut().chain(&mut layer.reverse);
+    for (direction, weights) in directions.enumerate() {
         let set = |linear: &mut Linear, matrix: &[f64], bias: &[f64], width: usize| {
-            let matrix = &matrix[pass * gates * width..][..gates * width];
+            let matrix = &matrix[direction * gates * width..][..gates * width];
             let matrix = tensor(matrix, [gates, width], device).transpose();
             linear.weight = Param::from_tensor(matrix);
-            let bias = tensor(&bias[pass * gates..][..gates], [gates], device);
+            let bias = tensor(&bias[direction * gates..][..gates], [gates], device);
             linear.bias = Some(Param::from_tensor(bias));
         };
         let DirectedWeights { input, hidden } = weights;
@@ -139,92 +138,93 @@ fn layer_of(problem: &RecurrentProblem, inputs: &RecurrentInputs, device: &Devic
 fn state_of(problem: &RecurrentProblem, inputs: &RecurrentInputs, device: &Device) -> LayerState {
     let dims = [
         problem.lengths.len(),
-        problem.backward.len() * problem.d_hidden,
+        problem.reverse.len() * problem.d_hidden,
     ];
     LayerState {
         hidden: tensor(&inputs.hidden, dims, device).require_grad(),
-        cell: (problem.unit == Unit::Lstm)
+        cell: (problem.cell == RecurrentCell::Lstm)
             .then(|| tensor(&inputs.cell, dims, device).require_grad()),
     }
 }
 
-/// Rounding goes through as many places as a row has, each with two dot products: as much
-/// as attention's gradients with their scores up to 8.
+/// Rounding errors accumulate over the positions, each with two dot products: as large as those of
+/// attention gradients with scores up to 8.
 fn tolerance() -> Tolerance {
     Precision::F32.backward(8.0)
 }
 
-fn is_solved(problem: &RecurrentProblem, device: &Device) {
-    let inputs = problem.draw();
-    let (answer, upstream) = (problem.solve(&inputs), problem.draw_upstream());
-    let wanted = problem.differences(&inputs, &upstream);
+fn check_problem(problem: &RecurrentProblem, device: &Device) {
+    let inputs = problem.sample_inputs();
+    let (solution, output_grad) = (problem.solve(&inputs), problem.sample_output_grad());
+    let expected = problem.finite_difference_grads(&inputs, &output_grad);
     let module = layer_of(problem, &inputs, device);
     let dims = [problem.lengths.len(), problem.seq, problem.d_input];
     let input = tensor(&inputs.input, dims, device).require_grad();
     let state = state_of(problem, &inputs, device);
-    let given = problem.has_state.then(|| RecurrentState {
+    let initial = problem.has_state.then(|| RecurrentState {
         layers: vec![state.clone()],
     });
-    let (outputs, mut last) = module.forward(input.clone(), Some(problem.lengths), given);
+    let (outputs, mut last) = module.forward(input.clone(), Some(problem.lengths), initial);
     let last = last.layers.remove(0);
     let tolerance = tolerance();
-    must(tolerance.check("outputs", &numbers(outputs.clone()), &answer.outputs));
-    must(tolerance.check("hidden", &numbers(last.hidden.clone()), &answer.hidden));
+    must(tolerance.check("outputs", &to_vec(outputs.clone()), &solution.outputs));
+    must(tolerance.check("hidden", &to_vec(last.hidden.clone()), &solution.hidden));
     if let Some(cell) = &last.cell {
-        must(tolerance.check("cell", &numbers(cell.clone()), &answer.cell));
+        must(tolerance.check("cell", &to_vec(cell.clone()), &solution.cell));
     }
 
-    let mut loss = weighted(outputs, &upstream.outputs) + weighted(last.hidden, &upstream.hidden);
+    let mut loss =
+        weighted(outputs, &output_grad.outputs) + weighted(last.hidden, &output_grad.hidden);
     if let Some(cell) = last.cell {
-        loss = loss + weighted(cell, &upstream.cell);
+        loss = loss + weighted(cell, &output_grad.cell);
     }
     let gradients = loss.backward();
-    let got = of_parameters(&module, &gradients);
-    must(tolerance.check("d_weight_ih", &got[0], &wanted.weight_ih));
-    must(tolerance.check("d_weight_hh", &got[1], &wanted.weight_hh));
-    must(tolerance.check("d_bias_ih", &got[2], &wanted.bias_ih));
-    must(tolerance.check("d_bias_hh", &got[3], &wanted.bias_hh));
-    let d_input = input.grad(&gradients).expect("no gradient by the input");
-    must(tolerance.check("d_input", &numbers(d_input), &wanted.input));
+    let got = parameter_gradients(&module, &gradients);
+    must(tolerance.check("d_weight_ih", &got[0], &expected.weight_ih));
+    must(tolerance.check("d_weight_hh", &got[1], &expected.weight_hh));
+    must(tolerance.check("d_bias_ih", &got[2], &expected.bias_ih));
+    must(tolerance.check("d_bias_hh", &got[3], &expected.bias_hh));
+    let d_input = input.grad(&gradients).expect("a gradient");
+    must(tolerance.check("d_input", &to_vec(d_input), &expected.input));
     if problem.has_state {
-        let d_hidden = state.hidden.grad(&gradients).expect("none by the state");
-        must(tolerance.check("d_hidden", &numbers(d_hidden), &wanted.hidden));
+        let d_hidden = state.hidden.grad(&gradients).expect("a gradient");
+        must(tolerance.check("d_hidden", &to_vec(d_hidden), &expected.hidden));
         if let Some(cell) = state.cell {
-            let d_cell = cell.grad(&gradients).expect("none by the cell");
-            must(tolerance.check("d_cell", &numbers(d_cell), &wanted.cell));
+            let d_cell = cell.grad(&gradients).expect("a gradient");
+            must(tolerance.check("d_cell", &to_vec(d_cell), &expected.cell));
         }
     }
 }
 
-fn weighted<const D: usize>(results: Tensor<D>, upstream: &[f64]) -> Tensor<1> {
-    let upstream = tensor(upstream, results.dims(), &results.device());
-    (results * upstream).sum()
+fn weighted<const D: usize>(results: Tensor<D>, output_grad: &[f64]) -> Tensor<1> {
+    let output_grad = tensor(output_grad, results.dims(), &results.device());
+    (results * output_grad).sum()
 }
 
 /// Gradients as the problem lays them out: `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`.
-fn of_parameters(module: &Recurrent, gradients: &Gradients) -> [Vec<f32>; 4] {
+fn parameter_gradients(module: &Recurrent, gradients: &Gradients) -> [Vec<f32>; 4] {
     let mut all: [Vec<f32>; 4] = Default::default();
     let layer = &module.layers[0];
     for weights in layer.forward.iter().chain(&layer.reverse) {
-        for (at, linear) in [&weights.input, &weights.hidden].into_iter().enumerate() {
+        for (i, linear) in [&weights.input, &weights.hidden].into_iter().enumerate() {
             let weight = linear.weight.val().grad(gradients).expect("no gradient");
-            all[at].extend(numbers(weight.transpose()));
+            all[i].extend(to_vec(weight.transpose()));
             let bias = linear.bias.as_ref().expect("no bias").val();
-            all[2 + at].extend(numbers(bias.grad(gradients).expect("no gradient")));
+            all[2 + i].extend(to_vec(bias.grad(gradients).expect("no gradient")));
         }
     }
     all
 }
 
-fn same<const D: usize>(what: &str, got: Tensor<D>, want: Tensor<D>) {
-    must(tolerance().compare(what, &numbers(got), &numbers(want)));
+fn assert_near<const D: usize>(name: &str, got: Tensor<D>, want: Tensor<D>) {
+    must(tolerance().compare(name, &to_vec(got), &to_vec(want)));
 }
 
-fn same_states(got: RecurrentState, want: RecurrentState) {
+fn assert_states_near(got: RecurrentState, want: RecurrentState) {
     for (got, want) in got.layers.into_iter().zip(want.layers) {
-        same("hidden", got.hidden, want.hidden);
+        assert_near("hidden", got.hidden, want.hidden);
         if let (Some(got), Some(want)) = (got.cell, want.cell) {
-            same("cell", got, want);
+            assert_near("cell", got, want);
         }
     }
 }
@@ -232,7 +232,7 @@ fn same_states(got: RecurrentState, want: RecurrentState) {
 const CELLS: [Cell; 2] = [Cell::Gru, Cell::Lstm];
 
 const TESTS: &[(&str, Test)] = &[
-    ("what-is-in-padding-changes-nothing", |device| {
+    ("padding-has-no-effect", |device| {
         let device = &device.clone().autodiff();
         for cell in CELLS {
             let module = RecurrentConfig::new(3, 4)
@@ -240,78 +240,84 @@ const TESTS: &[(&str, Test)] = &[
                 .with_layers(2)
                 .with_direction(Direction::Both)
                 .init(device);
-            let input = normal([2, 3, 3], device);
-            let nonsense = Tensor::full([2, 2, 3], f32::NAN, device);
-            let padded = Tensor::cat(vec![input.clone(), nonsense], 1).require_grad();
+            let input = random_normal([2, 3, 3], device);
+            let padding = Tensor::full([2, 2, 3], f32::NAN, device);
+            let padded = Tensor::cat(vec![input.clone(), padding], 1).require_grad();
             let lengths = [3, 2];
             let (want, want_state) = module.forward(input, Some(&lengths), None);
             let (got, state) = module.forward(padded.clone(), Some(&lengths), None);
-            same("outputs", got.clone().slice_dim(1, 0..3), want);
-            same_states(state, want_state);
-            let beyond = numbers(got.clone().slice_dim(1, 3..5));
-            assert!(beyond.iter().all(|x| *x == 0.0), "{cell}: {beyond:?}");
-            let upstream = normal([2, 5, 8], device);
-            let gradients = (got * upstream).sum().backward();
-            let d_input = numbers(padded.grad(&gradients).expect("a gradient"));
-            // Rows of 5 places of 3 numbers; the first has 3 places, the second 2.
+            assert_near("outputs", got.clone().slice_dim(1, 0..3), want);
+            assert_states_near(state, want_state);
+            let padding = to_vec(got.clone().slice_dim(1, 3..5));
+            assert!(padding.iter().all(|x| *x == 0.0), "{cell}: {padding:?}");
+            let output_grad = random_normal([2, 5, 8], device);
+            let gradients = (got * output_grad).sum().backward();
+            let d_input = to_vec(padded.grad(&gradients).expect("a gradient"));
+            // `[2, 5, 3]`; the first row has 3 positions, the second 2.
             let (first, second) = d_input.split_at(15);
             let padding = [&first[9..], &second[6..]].concat();
             assert!(padding.iter().all(|x| *x == 0.0), "{cell}: {d_input:?}");
             assert!(!d_input.iter().any(|x| x.is_nan()), "{cell}: {d_input:?}");
         }
     }),
-    ("step-by-step-is-all-at-once", |device| {
+    ("steps-match-the-forward-pass", |device| {
         for cell in CELLS {
             let module = RecurrentConfig::new(3, 5)
                 .with_cell(cell)
                 .with_layers(2)
                 .init(device);
-            let input = normal([2, 4, 3], device);
+            let input = random_normal([2, 4, 3], device);
             let (want, want_state) = module.forward(input.clone(), None, None);
             let mut state = None;
-            for place in 0..4 {
-                let here = input.clone().slice_dim(1, place..place + 1).reshape([2, 3]);
+            for position in 0..4 {
+                let here = input
+                    .clone()
+                    .slice_dim(1, position..position + 1)
+                    .reshape([2, 3]);
                 let (got, next) = module.step(here, state.take());
-                let want = want.clone().slice_dim(1, place..place + 1).reshape([2, 5]);
-                same("a step", got, want);
+                let want = want
+                    .clone()
+                    .slice_dim(1, position..position + 1)
+                    .reshape([2, 5]);
+                assert_near("step", got, want);
                 state = Some(next);
             }
-            same_states(state.expect("no state"), want_state);
+            assert_states_near(state.expect("no state"), want_state);
         }
     }),
-    ("a-layer-goes-over-the-one-before", |device| {
+    ("layers-are-stacked", |device| {
         let module = RecurrentConfig::new(3, 4)
             .with_layers(2)
             .with_direction(Direction::Both)
             .init(device);
-        let one = |at: usize| {
-            let d_input = if at == 0 { 3 } else { 8 };
-            let mut single = RecurrentConfig::new(d_input, 4)
+        let single = |index: usize| {
+            let d_input = if index == 0 { 3 } else { 8 };
+            let mut layer = RecurrentConfig::new(d_input, 4)
                 .with_direction(Direction::Both)
                 .init(device);
-            single.layers = vec![module.layers[at].clone()];
-            single
+            layer.layers = vec![module.layers[index].clone()];
+            layer
         };
-        let input = normal([2, 3, 3], device);
+        let input = random_normal([2, 3, 3], device);
         let lengths = Some(&[3, 1][..]);
-        let (between, _) = one(0).forward(input.clone(), lengths, None);
-        let (want, _) = one(1).forward(between, lengths, None);
+        let (between, _) = single(0).forward(input.clone(), lengths, None);
+        let (want, _) = single(1).forward(between, lengths, None);
         let (got, _) = module.forward(input, lengths, None);
-        same("outputs", got, want)
+        assert_near("outputs", got, want)
     }),
-    ("chosen-rows-of-a-state-go-on-alone", |device| {
+    ("selected-rows-of-a-state-are-independent", |device| {
         let module = RecurrentConfig::new(2, 3)
             .with_cell(Cell::Lstm)
             .init(device);
-        let (_, state) = module.forward(normal([3, 2, 2], device), None, None);
+        let (_, state) = module.forward(random_normal([3, 2, 2], device), None, None);
         let rows = Tensor::from_data([2, 0, 2], device);
-        let input = normal([1, 2], device);
+        let input = random_normal([1, 2], device);
         let (all, _) = module.step(input.clone().expand([3, 2]), Some(state.clone()));
         let (got, _) = module.step(input.expand([3, 2]), Some(state.select(rows.clone())));
-        same("chosen rows", got, all.select(0, rows))
+        assert_near("selected rows", got, all.select(0, rows))
     }),
-    // 70 rows are several tasks wherever rows are computed side by side.
-    ("many-rows-are-each-on-their-own", |device| {
+    // 70 rows are several tasks on backends that process rows in parallel.
+    ("rows-are-independent", |device| {
         let device = &device.clone().autodiff();
         for cell in CELLS {
             let module = RecurrentConfig::new(2, 20)
@@ -319,23 +325,26 @@ const TESTS: &[(&str, Test)] = &[
                 .with_direction(Direction::Both)
                 .init(device);
             let lengths: Vec<usize> = (0..70).map(|row| row * 7 % 5).collect();
-            let (input, upstream) = (normal([70, 4, 2], device), normal([70, 4, 40], device));
+            let (input, output_grad) = (
+                random_normal([70, 4, 2], device),
+                random_normal([70, 4, 40], device),
+            );
             let run = |rows: std::ops::Range<usize>| {
                 let input = input.clone().slice_dim(0, rows.clone());
                 let (got, _) = module.forward(input, Some(&lengths[rows.clone()]), None);
-                let gradients = (got.clone() * upstream.clone().slice_dim(0, rows)).sum();
-                (got, of_parameters(&module, &gradients.backward()))
+                let gradients = (got.clone() * output_grad.clone().slice_dim(0, rows)).sum();
+                (got, parameter_gradients(&module, &gradients.backward()))
             };
             let (got, gradients) = run(0..70);
             let [first, second] = [0..35, 35..70].map(run);
-            same("outputs", got, Tensor::cat(vec![first.0, second.0], 0));
+            assert_near("outputs", got, Tensor::cat(vec![first.0, second.0], 0));
             for ((got, a), b) in gradients.iter().zip(first.1).zip(second.1) {
                 let want: Vec<f64> = a.iter().zip(b).map(|(a, b)| f64::from(a + b)).collect();
-                must(tolerance().check("a parameter's gradient", got, &want));
+                must(tolerance().check("parameter gradient", got, &want));
             }
         }
     }),
-    ("no-bias-is-a-bias-of-zero", |device| {
+    ("no-bias-equals-zero-bias", |device| {
         let without = RecurrentConfig::new(2, 3).with_bias(false).init(device);
         let mut with = RecurrentConfig::new(2, 3).init(device);
         let mut layer = without.layers[0].clone();
@@ -345,18 +354,18 @@ const TESTS: &[(&str, Test)] = &[
             weights.hidden.bias = zeros();
         }
         with.layers = vec![layer];
-        let input = normal([2, 3, 2], device);
+        let input = random_normal([2, 3, 2], device);
         let (want, _) = with.forward(input.clone(), None, None);
         let (got, _) = without.forward(input, None, None);
-        same("outputs", got, want)
+        assert_near("outputs", got, want)
     }),
-    ("misuse-is-named", |device| {
+    ("invalid-inputs-are-rejected", |device| {
         let module = RecurrentConfig::new(3, 4).init(device);
-        is_refused(
+        assert_panics_containing(
             || module.forward(Tensor::zeros([2, 5, 4], device), None, None),
             "recurrent layers: input must be [batch, seq, d_input = 3], got [2, 5, 4]",
         );
-        is_refused(
+        assert_panics_containing(
             || module.forward(Tensor::zeros([2, 5, 3], device), Some(&[5, 6]), None),
             "gru recurrence: 2 lengths up to 5 expected, got [5, 6]",
         );
@@ -366,14 +375,14 @@ const TESTS: &[(&str, Test)] = &[
                 cell,
             }],
         };
-        is_refused(
+        assert_panics_containing(
             || module.step(Tensor::zeros([2, 3], device), Some(state(3, None))),
             "gru recurrence: the state must be [2, 4], got [3, 4]",
         );
         let with_cell = state(2, Some(Tensor::zeros([2, 4], device)));
-        is_refused(
+        assert_panics_containing(
             || module.step(Tensor::zeros([2, 3], device), Some(with_cell)),
-            "gru recurrence: an LSTM's state has a cell and a GRU's has none, got the other's",
+            "gru recurrence: an LSTM state needs a cell state, and a GRU state must not have one",
         );
     }),
 ];

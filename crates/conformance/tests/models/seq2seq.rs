@@ -1,4 +1,4 @@
-//! Seq2Seq on a device.
+//! Seq2Seq with attention.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -11,20 +11,21 @@ use crate::support::*;
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("seq2seq/", TESTS);
     for (attention, feeding) in PAIRS {
-        let pair = format!("{}-fed-{}", attention.word(), feeding.word());
-        let mut add = |name: &str, test: fn(&Seq2Seq), trains: bool| {
+        let pair = format!("{}-fed-{}", attention.name(), feeding.name());
+        let mut add = |name: &str, test: fn(&Seq2Seq), is_training: bool| {
             let test = move |device: &Device| test(&model(&config(attention, feeding), device));
             let name = format!("seq2seq/{name}-with-{pair}");
-            match trains {
-                true => suite.add_training(name, test),
-                false => suite.add(name, test),
+            if is_training {
+                suite.add_training(name, test);
+            } else {
+                suite.add(name, test);
             }
         };
-        add("steps", steps_are_what_all_at_once_are, false);
-        add("padding-changes-nothing", padding_changes_nothing, false);
-        // Its score is that of `general`, and what it does not see others of its tests show.
+        add("decodes", check_decoding, false);
+        add("padding-has-no-effect", check_padding, false);
+        // Its score is that of `general`, and other tests cover its window.
         if attention != LOCAL_M {
-            add("learns-by-heart", learns_by_heart, true);
+            add("overfits", check_overfitting, true);
         }
     }
 }
@@ -32,7 +33,7 @@ pub(crate) fn trials(suite: &mut Suite) {
 const LOCAL_M: Alignment = Alignment::local_m(1);
 const LOCAL_P: Alignment = Alignment::local_p(2);
 
-/// Every score, and every way of feeding.
+/// Every score, and every kind of input feeding.
 const PAIRS: [(Alignment, Feeding); 6] = [
     (Alignment::Additive, Feeding::Context),
     (Alignment::Dot, Feeding::None),
@@ -52,10 +53,10 @@ fn config(attention: Alignment, feeding: Feeding) -> Seq2SeqConfig {
 }
 
 fn model(config: &Seq2SeqConfig, device: &Device) -> Seq2Seq {
-    drawn(config.init(device), 13)
+    with_random_weights(config.init(device), 13)
 }
 
-/// Sources and targets of several lengths, each with a beginning and an end.
+/// Sources and targets of different lengths, with start and end tokens.
 fn pairs() -> ([Vec<u32>; 3], [Vec<u32>; 3]) {
     (
         [vec![2, 3, 4, 5], vec![6, 1], vec![3, 3, 2]],
@@ -63,7 +64,7 @@ fn pairs() -> ([Vec<u32>; 3], [Vec<u32>; 3]) {
     )
 }
 
-fn taken(model: &Seq2Seq) -> (Tokens, Tokens) {
+fn token_pairs(model: &Seq2Seq) -> (Tokens, Tokens) {
     let (sources, targets) = pairs();
     (source(model, &sources), target(model, &targets))
 }
@@ -76,16 +77,17 @@ fn target<R: AsRef<[u32]>>(model: &Seq2Seq, rows: &[R]) -> Tokens {
     tokens(rows, model.target_limits(), &model.device())
 }
 
-fn learns_by_heart(model: &Seq2Seq) {
+fn check_overfitting(model: &Seq2Seq) {
     let source = source(model, &[vec![2, 3, 4], vec![6, 1]]);
     let targets = [vec![0, 4, 5, 1], vec![0, 7, 1]];
-    let [given, wanted] = shifted(&targets).map(|rows| target(model, &rows));
-    overfits(0.05, model.clone(), |model| {
-        token_loss(model.forward(&source, &given, 1.0, 0).logits, &wanted, 0.0)
+    let [inputs, targets] = shift(&targets).map(|rows| target(model, &rows));
+    assert_overfits(0.05, model.clone(), |model| {
+        let logits = model.forward(&source, &inputs, 1.0, 0).logits;
+        token_loss(logits, &targets, 0.0)
     });
 }
 
-fn steps_are_what_all_at_once_are(model: &Seq2Seq) {
+fn check_decoding(model: &Seq2Seq) {
     let (sources, _) = pairs();
     let rows = [
         vec![0, 4, 5, 8, 2, 3, 6],
@@ -99,114 +101,115 @@ fn steps_are_what_all_at_once_are(model: &Seq2Seq) {
     let forward =
         |rows: &[usize], target: &Tokens| model.forward(&source(rows), target, 1.0, 0).logits;
     let start = |rows: &[usize]| model.start(&source(rows));
-    steps_agree(model, model.target_limits(), &rows, forward, start);
+    assert_incremental_matches(model, model.target_limits(), &rows, forward, start);
 }
 
-/// A row beside longer ones is what it is alone, and looks at nothing behind its end.
-fn padding_changes_nothing(model: &Seq2Seq) {
+/// The output of a padded row equals that without padding, and padding has no weight.
+fn check_padding(model: &Seq2Seq) {
     let (sources, targets) = pairs();
-    let (source_rows, target_rows) = taken(model);
+    let (source_rows, target_rows) = token_pairs(model);
     let all = model.forward(&source_rows, &target_rows, 1.0, 0);
     for row in 0..3 {
-        let (of_source, of_target) = (sources[row].len(), targets[row].len());
+        let (source_len, target_len) = (sources[row].len(), targets[row].len());
         let own = |tensor: &Tensor<3>| {
             let own = tensor.clone().slice_dim(0, row..row + 1);
-            own.slice_dim(1, 0..of_target)
+            own.slice_dim(1, 0..target_len)
         };
-        let one = row..row + 1;
-        let source = source(model, &sources[one.clone()]);
-        let alone = model.forward(&source, &target(model, &targets[one]), 1.0, 0);
-        same(own(&all.logits), alone.logits);
+        let range = row..row + 1;
+        let source = source(model, &sources[range.clone()]);
+        let unpadded = model.forward(&source, &target(model, &targets[range]), 1.0, 0);
+        assert_close(own(&all.logits), unpadded.logits);
         let alignment = own(&all.alignment);
-        let seen = alignment.clone().slice_dim(2, 0..of_source);
-        same(seen, alone.alignment);
-        if of_source < 4 {
-            let behind = numbers(alignment.slice_dim(2, of_source..4));
-            assert!(behind.iter().all(|weight| *weight == 0.0));
+        let visible = alignment.clone().slice_dim(2, 0..source_len);
+        assert_close(visible, unpadded.alignment);
+        if source_len < 4 {
+            let padding = to_vec(alignment.slice_dim(2, source_len..4));
+            assert!(padding.iter().all(|weight| *weight == 0.0));
         }
     }
 }
 
-/// How much of the source each place of the target looks at: `[row][place]`.
-fn looked_at(attention: Alignment, device: &Device) -> Vec<Vec<f32>> {
+/// Sum of the attention weights of each target position, `[row][position]`.
+fn weight_sums(attention: Alignment, device: &Device) -> Vec<Vec<f32>> {
     let model = model(&config(attention, Feeding::Input), device);
-    let (source, target) = taken(&model);
+    let (source, target) = token_pairs(&model);
     let alignment = model.forward(&source, &target, 1.0, 0).alignment;
     assert_eq!(alignment.dims(), [3, 6, 4]);
-    let sums = numbers(alignment.sum_dim(2));
+    let sums = to_vec(alignment.sum_dim(2));
     sums.chunks(6).map(<[f32]>::to_vec).collect()
 }
 
 const TESTS: &[(&str, Test)] = &[
-    ("alignments-are-shares", |device| {
+    ("alignment-sums", |device| {
         let is_one = |sum: &f32| (sum - 1.0).abs() < 1e-5;
         for attention in [Alignment::Additive, Alignment::Dot, Alignment::General] {
-            let sums = looked_at(attention, device).concat();
+            let sums = weight_sums(attention, device).concat();
             assert!(sums.iter().all(is_one));
         }
-        // The second source has 2 tokens: place 2 still sees the last of them, 3 sees none.
-        let sums = looked_at(LOCAL_M, device);
+        // The second source has 2 tokens: the last is in the window of position 2, none in that of
+        // 3.
+        let sums = weight_sums(LOCAL_M, device);
         assert!(sums[1][..3].iter().all(is_one));
         assert_eq!(&sums[1][3..], &[0.0; 3]);
         assert!(sums[0][..5].iter().all(is_one));
-        // Weights fall with the distance from the place that is predicted.
-        let sums = looked_at(LOCAL_P, device).concat();
+        // Weights decrease with the distance from the predicted position.
+        let sums = weight_sums(LOCAL_P, device).concat();
         assert!(sums.iter().all(|sum| *sum > 0.0 && *sum < 1.0));
     }),
-    ("at-once-is-what-steps-are-forward-and-backward", |device| {
+    ("teacher-forcing-matches-steps", |device| {
         let device = &device.clone().autodiff();
         let model = model(&config(Alignment::General, Feeding::None), device);
-        let (source, target) = taken(&model);
+        let (source, target) = token_pairs(&model);
         let pass = |teacher_forcing: f64| {
-            let said = model.forward(&source, &target, teacher_forcing, 0);
-            let loss = token_loss(said.logits.clone(), &target, 0.0);
+            let output = model.forward(&source, &target, teacher_forcing, 0);
+            let loss = token_loss(output.logits.clone(), &target, 0.0);
             let gradients = loss.backward();
-            let of = |weight: Tensor<2>| weight.grad(&gradients).expect("a gradient");
-            let by_embedding = of(model.target_embedding.weight.val());
-            let by_combination = of(model.combination.weight.val());
-            let (logits, alignment) = (said.logits.inner(), said.alignment.inner());
-            ([logits, alignment], [by_embedding, by_combination])
+            let gradient = |weight: Tensor<2>| weight.grad(&gradients).expect("a gradient");
+            let embedding = gradient(model.target_embedding.weight.val());
+            let combination = gradient(model.combination.weight.val());
+            let (logits, alignment) = (output.logits.inner(), output.alignment.inner());
+            ([logits, alignment], [embedding, combination])
         };
-        // So near to one that every token is given, but not known to be.
-        let (at_once, by_steps) = (pass(1.0), pass(1.0 - 1e-12));
-        for (got, want) in by_steps.0.into_iter().zip(at_once.0) {
-            same(got, want);
+        // So close to one that every token is forced, but the model decodes in steps.
+        let (full, steps) = (pass(1.0), pass(1.0 - 1e-12));
+        for (got, want) in steps.0.into_iter().zip(full.0) {
+            assert_close(got, want);
         }
-        for (got, want) in by_steps.1.into_iter().zip(at_once.1) {
-            same(got, want);
+        for (got, want) in steps.1.into_iter().zip(full.1) {
+            assert_close(got, want);
         }
     }),
-    ("without-a-teacher-it-goes-by-its-own-word", |device| {
+    ("free-running-uses-its-own-predictions", |device| {
         let model = model(&config(Alignment::Additive, Feeding::Input), device);
-        let (source, target) = taken(&model);
-        let alone = model.forward(&source, &target, 0.0, 3).logits; // [3, 6, 9]
+        let (source, target) = token_pairs(&model);
+        let free_running = model.forward(&source, &target, 0.0, 3).logits; // [3, 6, 9]
         let mut state = model.start(&source);
         let mut token = target.ids().slice_dim(1, 0..1);
-        for place in 0..6 {
-            let said = model.advance(token, &mut state);
-            let of_place = alone.clone().slice_dim(1, place..place + 1);
-            same(of_place.squeeze_dim::<2>(1), said.clone());
-            token = said.argmax(1);
+        for i in 0..6 {
+            let logits = model.advance(token, &mut state);
+            let got = free_running.clone().slice_dim(1, i..i + 1);
+            assert_close(got.squeeze_dim::<2>(1), logits.clone());
+            token = logits.argmax(1);
         }
-        // By half: the same for a seed, and others for another.
-        let half = |seed| numbers(model.forward(&source, &target, 0.5, seed).logits);
+        // With a probability of 1/2, the seed determines the result.
+        let half = |seed| to_vec(model.forward(&source, &target, 0.5, seed).logits);
         assert_eq!(half(1), half(1));
-        let kinds: Vec<Vec<f32>> = (0..6).map(half).collect();
-        assert!(kinds.iter().any(|other| *other != kinds[0]));
+        let results: Vec<Vec<f32>> = (0..6).map(half).collect();
+        assert!(results.iter().any(|other| *other != results[0]));
     }),
-    ("an-empty-source-has-an-answer", |device| {
+    ("empty-source", |device| {
         for (attention, feeding) in PAIRS {
             let model = model(&config(attention, feeding), device);
             let (sources, targets) = ([vec![], vec![1, 2]], [vec![0, 3], vec![0, 4]]);
             let (source, target) = (source(&model, &sources), target(&model, &targets));
-            let said = model.forward(&source, &target, 1.0, 0);
-            assert!(numbers(said.logits).iter().all(|logit| logit.is_finite()));
-            let seen = numbers(said.alignment.slice_dim(0, 0..1));
-            assert_eq!(seen, vec![0.0; 4]);
+            let output = model.forward(&source, &target, 1.0, 0);
+            assert!(to_vec(output.logits).iter().all(|logit| logit.is_finite()));
+            let weights = to_vec(output.alignment.slice_dim(0, 0..1));
+            assert_eq!(weights, vec![0.0; 4]);
         }
     }),
-    ("parameters-and-work-are-as-counted-by-hand", |device| {
-        // e = 6, d = 12; gates are three, with two biases each.
+    ("number-of-parameters-and-flops", |device| {
+        // e = 6, d = 12; three gates with two biases each.
         let encoder = 2 * (6 * 18 + 6 * 18 + 2 * 18);
         let decoder = |input: usize| input * 36 + 12 * 36 + 2 * 36;
         let rest = 7 * 6 + 9 * 6 + (12 * 12 + 12) + 24 * 12 + (12 * 9 + 9);
@@ -217,10 +220,10 @@ const TESTS: &[(&str, Test)] = &[
             (LOCAL_P, Feeding::Input, 144 + 144 + 12, 18),
         ] {
             let model = model(&config(attention, feeding), device);
-            let by_hand = encoder + decoder(input) + rest + own;
-            assert_eq!(model.parameters(), by_hand);
-            assert_eq!(model.num_params(), by_hand);
-            assert!(model.to_string().contains(attention.word()));
+            let expected = encoder + decoder(input) + rest + own;
+            assert_eq!(model.parameters(), expected);
+            assert_eq!(model.num_params(), expected);
+            assert!(model.to_string().contains(attention.name()));
         }
         let tied = Seq2SeqConfig::new(7, 7)
             .with_d_embedding(12)
@@ -229,37 +232,37 @@ const TESTS: &[(&str, Test)] = &[
             .with_feeding(Feeding::None)
             .with_tying(Tying::All);
         let encoder_and_decoder = 2 * (12 * 18 + 6 * 18 + 2 * 18) + decoder(12);
-        let by_hand = encoder_and_decoder + 7 * 12 + (12 * 12 + 12) + 24 * 12;
-        assert_eq!(model(&tied, device).parameters(), by_hand);
-        let general = model_of_general(device);
-        // 2 examples, 5 source and 4 target tokens, two operations for each product.
+        let expected = encoder_and_decoder + 7 * 12 + (12 * 12 + 12) + 24 * 12;
+        assert_eq!(model(&tied, device).parameters(), expected);
+        let general = general_model(device);
+        // 2 examples, 5 source and 4 target tokens, two operations per product.
         let encoder = 5 * 2 * (6 * 18 + 6 * 18);
         let decoder = 4 * (18 * 36 + 12 * 36);
         let attention = 5 * 144 + 2 * 5 * 4 * 12;
         let dense = 144 + 4 * (24 * 12 + 12 * 9);
-        let by_hand = 2 * 2 * (encoder + decoder + attention + dense);
-        assert_eq!(general.flops(2, 5, 4), by_hand as f64);
+        let expected = 2 * 2 * (encoder + decoder + attention + dense);
+        assert_eq!(general.flops(2, 5, 4), expected as f64);
     }),
-    ("what-does-not-fit-is-refused", |device| {
-        let model = model_of_general(device);
-        let (source, _) = taken(&model);
+    ("invalid-inputs-are-rejected", |device| {
+        let model = general_model(device);
+        let (source, _) = token_pairs(&model);
         let one = target(&model, &[vec![0, 1]]);
-        is_refused(
+        assert_panics_containing(
             || model.forward(&source, &one, 1.0, 0),
             "Seq2Seq: a target must be [batch = 3, seq] as the source is, got [1, 2]",
         );
-        is_refused(
+        assert_panics_containing(
             || model.advance(one.ids(), &mut model.start(&source)),
             "Seq2Seq: tokens must be [rows = 3, new], at least one new, got [1, 2]",
         );
-        let (source, target) = taken(&model);
-        is_refused(
+        let (source, target) = token_pairs(&model);
+        assert_panics_containing(
             || model.forward(&source, &target, 1.5, 0),
             "Seq2Seq: teacher forcing must be from 0 to 1, got 1.5",
         );
     }),
 ];
 
-fn model_of_general(device: &Device) -> Seq2Seq {
+fn general_model(device: &Device) -> Seq2Seq {
     model(&config(Alignment::General, Feeding::Input), device)
 }

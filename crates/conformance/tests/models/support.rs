@@ -1,4 +1,4 @@
-//! What tests of models have in common.
+//! Helpers of model tests.
 
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
@@ -7,61 +7,57 @@ use zoo_models::weights::Weights;
 use zoo_models::{Generative, Limits, Tokens};
 use zoo_oracle::normals;
 
-pub(crate) use zoo_conformance::is_refused_with as is_refused;
 pub(crate) use zoo_conformance::*;
 
-use crate::uncached::same_texts;
+use crate::uncached::assert_same_texts;
 
-/// The model with numbers drawn by the seed where its own were drawn: matrices so that what
-/// goes through stays as large, vectors of tokens and places smaller. What starts as zeros or
-/// ones stays so.
+/// The model with random weights that depend only on the seed. Constant parameters are unchanged.
 ///
-/// A device's own random numbers are drawn by all tests that run at the same time, in any
-/// order, so a seed says nothing of what a test gets.
-pub(crate) fn drawn<M: Module>(model: M, seed: u64) -> M {
+/// Concurrent tests share the device's random generator, so that seeding it is not reproducible.
+pub(crate) fn with_random_weights<M: Module>(model: M, seed: u64) -> M {
     let tensor = |(key, data): (String, TensorData)| {
-        let mut numbers: Vec<f32> = data.try_to_vec().expect("f32");
+        let mut values: Vec<f32> = data.try_to_vec().expect("f32");
         let shape = data.shape().to_vec();
-        let is_vectors = key.contains("embedding") || key.ends_with(".table");
-        let size = match is_vectors {
-            true => 0.3,
-            false => 1.0 / (shape[0] as f64).sqrt(),
+        let is_embedding = key.contains("embedding") || key.ends_with(".table");
+        let std = if is_embedding {
+            0.3
+        } else {
+            1.0 / (shape[0] as f64).sqrt()
         };
-        if numbers.iter().any(|number| *number != numbers[0]) {
-            numbers = normals(&format!("{seed} {key}"), numbers.len(), size);
+        if values.iter().any(|value| *value != values[0]) {
+            values = normals(&format!("{seed} {key}"), values.len(), std);
         }
-        (key, TensorData::new(numbers, shape))
+        (key, TensorData::new(values, shape))
     };
-    let own = tensors(&Weights::of(&model)).into_iter();
-    must(Weights::of_tensors(own.map(tensor).collect::<Vec<_>>()).apply(model))
+    let own = tensors(&Weights::from_model(&model)).into_iter();
+    must(Weights::from_tensors(own.map(tensor).collect::<Vec<_>>()).apply(model))
 }
 
-/// Checks that a model learns a few examples by heart: their loss falls below a fiftieth of a
-/// nat, by steps of this learning rate.
-pub(crate) fn overfits<M: Module>(rate: f64, model: M, loss: impl Fn(&M) -> Tensor<1>) {
-    const BY_HEART: f32 = 0.02;
-    let mut model = drawn(model, 5);
+/// Checks that a model overfits a few examples: the loss decreases below 0.02.
+pub(crate) fn assert_overfits<M: Module>(lr: f64, model: M, loss: impl Fn(&M) -> Tensor<1>) {
+    const MAX_LOSS: f32 = 0.02;
+    let mut model = with_random_weights(model, 5);
     let mut optimizer = AdamConfig::new().init();
     let mut losses = Vec::new();
     for _ in 0..200 {
-        let missed = loss(&model);
-        let gradients = GradientsParams::from_grads(missed.backward(), &model);
-        model = optimizer.step(rate, model, gradients);
-        losses.push(missed.into_scalar::<f32>());
-        if losses.last().is_some_and(|loss| *loss < BY_HEART) {
+        let value = loss(&model);
+        let gradients = GradientsParams::from_grads(value.backward(), &model);
+        model = optimizer.step(lr, model, gradients);
+        losses.push(value.into_scalar::<f32>());
+        if losses.last().is_some_and(|loss| *loss < MAX_LOSS) {
             return;
         }
     }
-    panic!("the loss went this way: {losses:?}");
+    panic!("the model does not overfit: {losses:?}");
 }
 
-pub(crate) fn has_parts(text: String, parts: &[&str]) {
+pub(crate) fn assert_contains_all(text: String, parts: &[&str]) {
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 }
 
 pub(crate) fn tensors(weights: &Weights) -> Vec<(String, TensorData)> {
     let tensor = |key: &str| {
-        let data = weights.get(key).expect("its own key").clone();
+        let data = weights.get(key).expect("listed key").clone();
         (key.to_owned(), data)
     };
     weights.keys().map(tensor).collect()
@@ -71,41 +67,46 @@ pub(crate) fn tokens<R: AsRef<[u32]>>(rows: &[R], limits: Limits, device: &Devic
     must(Tokens::new(rows, limits, device))
 }
 
-pub(crate) fn refuses_tokens<R: AsRef<[u32]>>(
+pub(crate) fn assert_tokens_rejected<R: AsRef<[u32]>>(
     rows: &[R],
     limits: Limits,
     message: &str,
     device: &Device,
 ) {
-    let refused = Tokens::new(rows, limits, device).err();
-    let said = refused.map(|error| error.to_string());
-    assert_eq!(said.as_deref(), Some(message));
+    let error = Tokens::new(rows, limits, device).err();
+    let got = error.map(|error| error.to_string());
+    assert_eq!(got.as_deref(), Some(message));
 }
 
-/// Rows without their last token, and without their first: what is given, and what is wanted.
-pub(crate) fn shifted(rows: &[Vec<u32>]) -> [Vec<&[u32]>; 2] {
-    let given = rows.iter().map(|row| &row[..row.len() - 1]);
-    [given.collect(), rows.iter().map(|row| &row[1..]).collect()]
+/// Inputs, which are the rows without their last token, and targets, without their first.
+pub(crate) fn shift(rows: &[Vec<u32>]) -> [Vec<&[u32]>; 2] {
+    let inputs = rows.iter().map(|row| &row[..row.len() - 1]);
+    [inputs.collect(), rows.iter().map(|row| &row[1..]).collect()]
 }
 
-/// A row of tokens beside a longer one, with these behind its end.
-pub(crate) fn beside(row: &[u32], longer: &[u32], behind: &[u32], device: &Device) -> Tokens {
-    let rows = [longer.to_vec(), [row, behind].concat()];
-    Tokens::of_tensor(ids(&rows, device), vec![longer.len(), row.len()])
+/// A batch of a longer row and `row`, which is padded with the tokens `padding`.
+pub(crate) fn batch_with_longer(
+    row: &[u32],
+    longer: &[u32],
+    padding: &[u32],
+    device: &Device,
+) -> Tokens {
+    let rows = [longer.to_vec(), [row, padding].concat()];
+    Tokens::from_tensor(ids(&rows, device), vec![longer.len(), row.len()])
 }
 
-/// Rows of tokens of one length as a tensor.
+/// Rows of equal length as a tensor.
 pub(crate) fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
-    let numbers: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
-    let data = TensorData::new(numbers, [rows.len(), rows[0].len()]);
+    let ids: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
+    let data = TensorData::new(ids, [rows.len(), rows[0].len()]);
     Tensor::from_data(data, device)
 }
 
-/// Checks that a model gives token by token, and several at a time, what it gives for all at
-/// once, `[rows, seq, vocabulary]`; and that rows of a state that were chosen go on as if the
-/// others had never been there. Texts that are generated with a state are those without one.
-/// `forward` and `start` are given the numbers of the rows whose sources they begin with.
-pub(crate) fn steps_agree<M: Generative>(
+/// Checks that incremental decoding, one or several tokens at a time, matches the forward pass
+/// `[rows, seq, vocabulary]`, that selected rows of a state are independent of the others, and that
+/// texts generated with a state match those without one. `forward` and `start` take the indices of
+/// source rows.
+pub(crate) fn assert_incremental_matches<M: Generative>(
     model: &M,
     limits: Limits,
     rows: &[Vec<u32>],
@@ -113,33 +114,33 @@ pub(crate) fn steps_agree<M: Generative>(
     start: impl Fn(&[usize]) -> M::State,
 ) {
     let device = &model.device();
-    let part = |of: &[usize], places: std::ops::Range<usize>| {
-        let rows = of.iter().map(|row| rows[*row][places.clone()].to_vec());
+    let slice = |indices: &[usize], range: std::ops::Range<usize>| {
+        let rows = indices.iter().map(|row| rows[*row][range.clone()].to_vec());
         ids(&rows.collect::<Vec<_>>(), device)
     };
     let all: Vec<usize> = (0..rows.len()).collect();
-    let at_once = forward(&all, &tokens(rows, limits, device));
-    for parts in [vec![1; 7], vec![3, 1, 2, 1]] {
+    let full = forward(&all, &tokens(rows, limits, device));
+    for steps in [vec![1; 7], vec![3, 1, 2, 1]] {
         let mut state = start(&all);
         let mut first = 0;
-        for new in parts {
-            let got = model.advance(part(&all, first..first + new), &mut state);
+        for new in steps {
+            let got = model.advance(slice(&all, first..first + new), &mut state);
             first += new;
-            let want = at_once.clone().slice_dim(1, first - 1..first);
-            same_as(&format!("place {}", first - 1), got, want.squeeze_dim(1));
+            let want = full.clone().slice_dim(1, first - 1..first);
+            assert_close_as(&format!("position {}", first - 1), got, want.squeeze_dim(1));
         }
     }
-    let some = [2, 1, 2];
+    let indices = [2, 1, 2];
     let mut state = start(&all);
-    model.advance(part(&all, 0..3), &mut state);
-    let mut chosen = model.select(&state, &some);
-    assert_eq!(model.rows(&chosen), 3);
-    let mut alone = start(&some);
-    model.advance(part(&some, 0..3), &mut alone);
-    for place in 3..5 {
-        let next = || part(&some, place..place + 1);
-        let [got, want] = [&mut chosen, &mut alone].map(|state| model.advance(next(), state));
-        same(got, want);
+    model.advance(slice(&all, 0..3), &mut state);
+    let mut selected = model.select(&state, &indices);
+    assert_eq!(model.rows(&selected), 3);
+    let mut separate = start(&indices);
+    model.advance(slice(&indices, 0..3), &mut separate);
+    for position in 3..5 {
+        let next = || slice(&indices, position..position + 1);
+        let [got, want] = [&mut selected, &mut separate].map(|state| model.advance(next(), state));
+        assert_close(got, want);
     }
-    same_texts(model, limits, forward, start);
+    assert_same_texts(model, limits, forward, start);
 }

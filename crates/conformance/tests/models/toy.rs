@@ -1,21 +1,21 @@
-//! A model that is a function of the text so far: every text can be written down.
+//! Toy models whose logits are a function of the text.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use zoo_models::{GenerateConfig, Generated, Limits, Stop, generate};
+use zoo_models::{GenerateConfig, GeneratedSequence, Limits, Stop, generate};
 
 use crate::support::must;
 use crate::uncached::{Text, Uncached};
 
 type Logits = Box<dyn Fn(&[Text]) -> Tensor<2>>;
 
-/// A model that is a function of the text so far.
+/// A model whose logits are a function of the text.
 pub(crate) struct Toy {
     pub(crate) model: Uncached<Logits>,
     logit: fn(&[u32], u32) -> f64,
-    /// The rows of each call of `advance`.
+    /// Number of rows of each call of `advance`.
     pub(crate) rows: Rc<RefCell<Vec<usize>>>,
 }
 
@@ -51,17 +51,25 @@ impl Toy {
         self
     }
 
-    pub(crate) fn texts(&self, prompts: &[&[u32]], config: &GenerateConfig) -> Vec<Vec<Generated>> {
+    pub(crate) fn texts(
+        &self,
+        prompts: &[&[u32]],
+        config: &GenerateConfig,
+    ) -> Vec<Vec<GeneratedSequence>> {
         let state = vec![Text::default(); prompts.len()];
         must(generate(&self.model, state, prompts, config))
     }
 
-    pub(crate) fn best(&self, prompts: &[&[u32]], config: &GenerateConfig) -> Vec<Generated> {
+    pub(crate) fn best(
+        &self,
+        prompts: &[&[u32]],
+        config: &GenerateConfig,
+    ) -> Vec<GeneratedSequence> {
         let texts = self.texts(prompts, config).into_iter();
         texts.map(|mut texts| texts.remove(0)).collect()
     }
 
-    /// The logarithm of each token's probability after a text.
+    /// Log-probability of each token after a text.
     pub(crate) fn logs(&self, text: &[u32]) -> Vec<f64> {
         let tokens = 0..self.model.limits.vocabulary as u32;
         let logits: Vec<f64> = tokens.map(|token| (self.logit)(text, token)).collect();
@@ -69,31 +77,31 @@ impl Toy {
         logits.iter().map(|logit| logit - sum.ln()).collect()
     }
 
-    /// Every text there can be after a prompt, the best first.
+    /// All possible texts after a prompt, sorted by score.
     pub(crate) fn all_texts(
         &self,
         prompt: &[u32],
         max_length: usize,
         length_penalty: f64,
-    ) -> Vec<Generated> {
+    ) -> Vec<GeneratedSequence> {
         let mut done = vec![];
-        let mut beginnings = vec![(vec![], 0.0)];
-        while let Some((made, log)) = beginnings.pop() {
-            let text = [prompt, made.as_slice()].concat();
-            for (token, more) in self.logs(&text).into_iter().enumerate() {
-                let log_probability: f64 = log + more;
-                let mut tokens: Vec<u32> = made.clone();
+        let mut prefixes = vec![(vec![], 0.0)];
+        while let Some((prefix, log)) = prefixes.pop() {
+            let text = [prompt, prefix.as_slice()].concat();
+            for (token, token_log) in self.logs(&text).into_iter().enumerate() {
+                let log_probability: f64 = log + token_log;
+                let mut tokens: Vec<u32> = prefix.clone();
                 let length = tokens.len() + 1;
                 let is_end = token as u32 == END;
                 if !is_end {
                     tokens.push(token as u32);
                 }
                 if !is_end && length < max_length {
-                    beginnings.push((tokens, log_probability));
+                    prefixes.push((tokens, log_probability));
                     continue;
                 }
                 let penalty = ((5.0 + length as f64) / 6.0).powf(length_penalty);
-                done.push(Generated {
+                done.push(GeneratedSequence {
                     tokens,
                     log_probability,
                     score: log_probability / penalty,
@@ -106,8 +114,8 @@ impl Toy {
     }
 }
 
-/// A number between -2 and 2 that depends on the whole text.
-pub(crate) fn scattered(text: &[u32], token: u32) -> f64 {
+/// A pseudorandom logit between -2 and 2 that depends on the whole text.
+pub(crate) fn pseudorandom(text: &[u32], token: u32) -> f64 {
     let mix = |sum: u64, token: &u32| {
         let sum = (sum ^ u64::from(*token + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         sum ^ (sum >> 29)
@@ -116,21 +124,21 @@ pub(crate) fn scattered(text: &[u32], token: u32) -> f64 {
     (bits % 4001) as f64 / 1000.0 - 2.0
 }
 
-/// The same five probabilities wherever it is.
-pub(crate) const SHARES: [f64; 5] = [0.1, 0.4, 0.05, 0.3, 0.15];
+/// Token probabilities of [`constant`].
+pub(crate) const PROBS: [f64; 5] = [0.1, 0.4, 0.05, 0.3, 0.15];
 
-pub(crate) fn unchanging(_: &[u32], token: u32) -> f64 {
-    SHARES[token as usize].ln()
+pub(crate) fn constant(_: &[u32], token: u32) -> f64 {
+    PROBS[token as usize].ln()
 }
 
-/// Counts down, and ends: 3, 2, 1, end.
+/// Counts down: 3, 2, 1, end.
 pub(crate) fn countdown(text: &[u32], token: u32) -> f64 {
     let last = text.last().copied().unwrap_or(0);
     f64::from(token + 1 == last) * 5.0
 }
 
-/// Likes to repeat itself.
-pub(crate) fn stammer(text: &[u32], token: u32) -> f64 {
+/// Prefers to repeat the last token.
+pub(crate) fn repetitive(text: &[u32], token: u32) -> f64 {
     let last = text.last().copied().unwrap_or(0);
-    f64::from(token == last) * 3.0 + scattered(&[last], token)
+    f64::from(token == last) * 3.0 + pseudorandom(&[last], token)
 }

@@ -1,4 +1,4 @@
-//! The Transformer on a device.
+//! The Transformer.
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -7,27 +7,27 @@ use zoo_attention::{Mechanism, MechanismConfig};
 use zoo_models::{
     Activation, ModelError, Norm, PositionEncoding, Tokens, TransformerConfig, Tying, token_loss,
 };
-use zoo_oracle::{Mask, small_for_tests};
+use zoo_oracle::Mask;
 
 use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("transformer/", TESTS);
-    for (index, attentions) in LEARNING.into_iter().enumerate() {
-        let name = format!("transformer/learns-by-heart-with-{}", words(attentions));
+    for (index, attentions) in TRAINED.into_iter().enumerate() {
+        let name = format!("transformer/overfits-with-{}", names(attentions));
         suite.add_training(name, move |device| {
-            learns_by_heart(attentions, index, device)
+            check_overfitting(attentions, index, device)
         });
     }
-    for (attentions, norm, positions) in STEPPING {
-        let words = format!("{}-{}-norm", words(attentions), norm.word());
-        let name = format!("transformer/steps-with-{words}-and-{}", positions.word());
+    for (attentions, norm, positions) in DECODED {
+        let names = format!("{}-{}-norm", names(attentions), norm.name());
+        let name = format!("transformer/decodes-with-{names}-and-{}", positions.name());
         suite.add(name, move |device| {
-            steps(attentions, norm, positions, device)
+            check_decoding(attentions, norm, positions, device)
         });
     }
-    let small = Mechanism::ALL.map(|mechanism| (mechanism.word(), small_for_tests(mechanism)));
-    // Sizes that follow from the length, which padding must not change.
+    let small = Mechanism::ALL.map(|mechanism| (mechanism.name(), mechanism.small_for_tests()));
+    // Sizes derived from the length, which must not include padding.
     let fixed = Fixed {
         block: None,
         summary: 1,
@@ -37,24 +37,22 @@ pub(crate) fn trials(suite: &mut Suite) {
         ("fixed-by-length", fixed.into()),
     ];
     for (name, mechanism) in small.into_iter().chain(by_length) {
-        let name = format!("transformer/padding-changes-nothing-with-{name}");
-        suite.add(name, move |device| {
-            padding_changes_nothing(mechanism, device)
-        });
+        let name = format!("transformer/padding-has-no-effect-with-{name}");
+        suite.add(name, move |device| check_padding(mechanism, device));
     }
 }
 
-/// The source to itself, the target to itself, the target to the source.
+/// Mechanisms of the encoder, the decoder and cross-attention.
 type Attentions = [Mechanism; 3];
 
-fn words([encoder, decoder, cross]: Attentions) -> String {
+fn names([encoder, decoder, cross]: Attentions) -> String {
     format!("{encoder}-{decoder}-{cross}")
 }
 
 const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
 const LEARNED: PositionEncoding = PositionEncoding::learned(12);
 
-const LEARNING: [Attentions; 3] = [
+const TRAINED: [Attentions; 3] = [
     [Mechanism::Flash, Mechanism::Flash, Mechanism::Flash],
     [
         Mechanism::SlidingWindow,
@@ -64,7 +62,7 @@ const LEARNING: [Attentions; 3] = [
     [Mechanism::Linear, Mechanism::Linear, Mechanism::LocalP],
 ];
 
-const STEPPING: [(Attentions, Norm, PositionEncoding); 8] = {
+const DECODED: [(Attentions, Norm, PositionEncoding); 8] = {
     use Mechanism as M;
     use PositionEncoding as P;
     [
@@ -86,7 +84,7 @@ const STEPPING: [(Attentions, Norm, PositionEncoding); 8] = {
 fn config([encoder, decoder, cross]: [MechanismConfig; 3]) -> TransformerConfig {
     TransformerConfig::base(9, 11)
         .with_d_model(16)
-        .with_heads(4)
+        .with_n_heads(4)
         .with_encoder_layers(Some(1))
         .with_decoder_layers(Some(2))
         .with_d_feed_forward(Some(24))
@@ -96,8 +94,8 @@ fn config([encoder, decoder, cross]: [MechanismConfig; 3]) -> TransformerConfig 
         .with_cross_attention(cross)
 }
 
-/// The same with one vocabulary for both sides.
-fn one_vocabulary(mechanisms: [MechanismConfig; 3]) -> TransformerConfig {
+/// [`config`] with a shared vocabulary.
+fn shared_vocabulary(mechanisms: [MechanismConfig; 3]) -> TransformerConfig {
     TransformerConfig {
         source_vocabulary: 11,
         ..config(mechanisms)
@@ -108,17 +106,17 @@ fn sources() -> [Vec<u32>; 3] {
     [vec![1, 2, 3, 4, 5, 6], vec![7, 8], vec![4, 4, 1, 8]]
 }
 
-fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) {
-    // Every tying once, and three activations.
+fn check_overfitting(attentions: Attentions, index: usize, device: &Device) {
+    // Each tying, and three activations.
     let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
     let tying = [Tying::Decoder, Tying::None, Tying::All][index];
-    let mechanisms = attentions.map(small_for_tests);
-    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device);
-    differs_from_full(&mechanisms[1], 4, [3; 2], Mask::Causal, device);
-    let model = one_vocabulary(mechanisms)
+    let mechanisms = attentions.map(Mechanism::small_for_tests);
+    assert_not_full_attention(&mechanisms[0], 4, [6; 2], Mask::Full, device);
+    assert_not_full_attention(&mechanisms[1], 4, [3; 2], Mask::Causal, device);
+    let model = shared_vocabulary(mechanisms)
         .with_d_model(32)
         .with_d_feed_forward(Some(64))
-        .with_heads(2)
+        .with_n_heads(2)
         .with_decoder_layers(Some(1))
         .with_bias(false)
         .with_activation(activation)
@@ -126,85 +124,85 @@ fn learns_by_heart(attentions: Attentions, index: usize, device: &Device) {
         .with_tying(tying)
         .init(device);
     let source = tokens(&sources(), model.source_limits(), device);
-    // The first token of each target is the same: the source alone knows the others.
+    // All targets have the same first token: the others depend on the source.
     let targets = [vec![0, 5, 3, 9], vec![0, 7], vec![0, 2, 6]];
-    let [given, wanted] =
-        shifted(&targets).map(|rows| tokens(&rows, model.target_limits(), device));
-    overfits(0.01, model, |model| {
-        token_loss(model.forward(&source, &given), &wanted, 0.0)
+    let [inputs, targets] =
+        shift(&targets).map(|rows| tokens(&rows, model.target_limits(), device));
+    assert_overfits(0.01, model, |model| {
+        token_loss(model.forward(&source, &inputs), &targets, 0.0)
     });
 }
 
-fn steps(attentions: Attentions, norm: Norm, positions: PositionEncoding, device: &Device) {
-    let mechanisms = attentions.map(small_for_tests);
-    differs_from_full(&mechanisms[0], 4, [6; 2], Mask::Full, device);
-    differs_from_full(&mechanisms[1], 4, [7; 2], Mask::Causal, device);
+fn check_decoding(
+    attentions: Attentions,
+    norm: Norm,
+    positions: PositionEncoding,
+    device: &Device,
+) {
+    let mechanisms = attentions.map(Mechanism::small_for_tests);
+    assert_not_full_attention(&mechanisms[0], 4, [6; 2], Mask::Full, device);
+    assert_not_full_attention(&mechanisms[1], 4, [7; 2], Mask::Causal, device);
     let model = config(mechanisms)
         .with_norm(norm)
         .with_positions(positions)
         .init(device);
-    let model = drawn(model, 11);
+    let model = with_random_weights(model, 11);
     let source = |rows: &[usize]| {
         let rows: Vec<Vec<u32>> = rows.iter().map(|row| sources()[*row].clone()).collect();
         tokens(&rows, model.source_limits(), device)
     };
     let forward = |rows: &[usize], target: &Tokens| model.forward(&source(rows), target);
     let start = |rows: &[usize]| must(model.start(&source(rows)));
-    // All as long, and longer than a source.
+    // Equal lengths, longer than the sources.
     let targets = [
         vec![0, 5, 3, 3, 9, 1, 7],
         vec![1, 5, 4, 10, 2, 2, 0],
         vec![2, 8, 8, 6, 3, 10, 4],
     ];
-    steps_agree(&model, model.target_limits(), &targets, forward, start)
+    assert_incremental_matches(&model, model.target_limits(), &targets, forward, start)
 }
 
-/// A pair beside a longer one, whatever is behind its ends, is what it is alone. The
-/// mechanism is tried wherever it can be.
-fn padding_changes_nothing(mechanism: MechanismConfig, device: &Device) {
-    let config = wherever_it_can_be(config([mechanism; 3]));
-    differs_from_full(
-        &config.spec.encoder_attention,
-        4,
-        [9; 2],
-        Mask::Full,
-        device,
-    );
-    differs_from_full(&mechanism, 4, [9; 2], Mask::Causal, device);
-    let model = drawn(must(config.try_init(device)), 3);
+/// The logits of a padded pair equal those without padding, with the mechanism wherever it is
+/// supported.
+fn check_padding(mechanism: MechanismConfig, device: &Device) {
+    let config = with_supported_mechanisms(config([mechanism; 3]));
+    let encoder = &config.spec.encoder_attention;
+    assert_not_full_attention(encoder, 4, [9; 2], Mask::Full, device);
+    assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
+    let model = with_random_weights(must(config.try_init(device)), 3);
     let source = [3, 1, 4, 1, 5, 0, 2, 6, 5];
     let target = [2, 7, 1, 8, 2, 8, 1, 0, 4];
-    let alone = model.forward(
+    let unpadded = model.forward(
         &tokens(&[source], model.source_limits(), device),
         &tokens(&[target], model.target_limits(), device),
     );
     let longer = [8, 7, 6, 5, 4, 3, 2, 1, 0, 3, 3, 5, 1];
-    let sources = beside(&source, &longer, &[7, 7, 8, 1], device);
+    let sources = batch_with_longer(&source, &longer, &[7, 7, 8, 1], device);
     let longer = [9, 9, 8, 2, 4, 5, 1, 6, 10, 0, 7];
-    let targets = beside(&target, &longer, &[10, 3], device);
+    let targets = batch_with_longer(&target, &longer, &[10, 3], device);
     let both = model.forward(&sources, &targets);
-    same(both.slice_dim(0, 1..2).slice_dim(1, 0..9), alone);
+    assert_close(both.slice_dim(0, 1..2).slice_dim(1, 0..9), unpadded);
 }
 
-/// The model with flash attention where its mechanism is refused: not across, or not ahead either.
-pub(crate) fn wherever_it_can_be(config: TransformerConfig) -> TransformerConfig {
+/// Replaces mechanisms that do not support cross-attention or a bidirectional encoder with flash.
+pub(crate) fn with_supported_mechanisms(config: TransformerConfig) -> TransformerConfig {
     match config.check() {
         Err(ModelError::Mechanism {
             field: "encoder_attention",
             ..
         }) => config
-            .with_encoder_attention(Mechanism::Flash.into())
-            .with_cross_attention(Mechanism::Flash.into()),
-        Err(ModelError::Mechanism { .. }) => config.with_cross_attention(Mechanism::Flash.into()),
+            .with_encoder_attention(Mechanism::Flash)
+            .with_cross_attention(Mechanism::Flash),
+        Err(ModelError::Mechanism { .. }) => config.with_cross_attention(Mechanism::Flash),
         _ => config,
     }
 }
 
 const TESTS: &[(&str, Test)] = &[
-    ("parameters-are-counted", |device| {
+    ("number-of-parameters", |device| {
         let config = TransformerConfig::base(9, 9)
             .with_d_model(8)
-            .with_heads(2)
+            .with_n_heads(2)
             .with_encoder_layers(Some(2))
             .with_decoder_layers(Some(3))
             .with_d_feed_forward(Some(16));
@@ -218,7 +216,7 @@ const TESTS: &[(&str, Test)] = &[
         assert_eq!(config.init(device).num_params(), all);
         let config = || config.clone();
         let learned = PositionEncoding::learned(5);
-        let additive = config().with_cross_attention(Mechanism::Additive.into());
+        let additive = config().with_cross_attention(Mechanism::Additive);
         for (config, want) in [
             (config(), all),
             (config().with_tying(Tying::None), 3 * table + 9 + layers),
@@ -230,34 +228,35 @@ const TESTS: &[(&str, Test)] = &[
             assert_eq!(config.init(device).parameters(), want, "{:?}", config.spec);
         }
     }),
-    ("work-is-counted", |device| {
+    ("flops", |device| {
         let model = TransformerConfig::base(9, 11)
             .with_d_model(8)
-            .with_heads(2)
+            .with_n_heads(2)
             .with_layers(1)
             .with_d_feed_forward(Some(16))
             .init(device);
-        // Sources of 4 tokens and targets of 3: projections, pairs of each head, networks.
+        // 4 source and 3 target tokens: projections, pairs of each head, feed-forward networks.
         let encoder = 2 * 4 * 4 * 64 + 16 * 2 * 4 * 4 + 2 * 4 * 2 * 128;
         let own = 2 * 3 * 4 * 64 + 6 * 2 * 4 * 4;
-        let across = 2 * (3 * 2 + 4 * 2) * 64 + 12 * 2 * 4 * 4;
-        let decoder = own + across + 2 * 3 * 2 * 128;
+        let cross = 2 * (3 * 2 + 4 * 2) * 64 + 12 * 2 * 4 * 4;
+        let decoder = own + cross + 2 * 3 * 2 * 128;
         let head = 2 * 3 * 8 * 11;
         let all = f64::from(2 * (encoder + decoder + head));
         assert_eq!(model.flops(2, 4, 3), all);
     }),
-    ("is-shown-in-a-table", |device| {
-        let model = one_vocabulary(LEARNING[1].map(small_for_tests)).with_tying(Tying::All);
+    ("summary-table", |device| {
+        let model =
+            shared_vocabulary(TRAINED[1].map(Mechanism::small_for_tests)).with_tying(Tying::All);
         let parts = [
             "Transformer of 1 + 2 layers",
-            "the target's",
+            "tied to target embedding",
             "1 x 16, 4 heads, sliding-window, relu 24, post-norm",
-            "2 x 16, 4 heads, retention, across additive, relu 24, post-norm",
-            "the target embedding's",
+            "2 x 16, 4 heads, retention, cross-attention additive, relu 24, post-norm",
+            "tied to target embedding",
         ];
-        has_parts(model.init(device).to_string(), &parts);
+        assert_contains_all(model.init(device).to_string(), &parts);
     }),
-    ("empty-sequences-have-an-answer", |device| {
+    ("empty-sequences", |device| {
         let strided = Strided { stride: None }.into();
         for mechanisms in [
             [Mechanism::Linear.into(); 3],
@@ -267,53 +266,53 @@ const TESTS: &[(&str, Test)] = &[
             let model = config(mechanisms).init(device);
             let source = tokens(&[vec![], vec![1, 2, 3]], model.source_limits(), device);
             let target = tokens(&[vec![4], vec![]], model.target_limits(), device);
-            let said = numbers(model.forward(&source, &target));
-            let is_finite = said.iter().all(|number| number.is_finite());
-            assert!(is_finite, "{mechanisms:?}: {said:?}");
+            let logits = to_vec(model.forward(&source, &target));
+            let is_finite = logits.iter().all(|value| value.is_finite());
+            assert!(is_finite, "{mechanisms:?}: {logits:?}");
         }
     }),
-    ("all-three-share-their-vectors", |device| {
+    ("tied-embeddings-share-gradients", |device| {
         let device = &device.clone().autodiff();
-        let config = one_vocabulary([Mechanism::Flash.into(); 3]).with_tying(Tying::All);
+        let config = shared_vocabulary([Mechanism::Flash.into(); 3]).with_tying(Tying::All);
         let model = config.init(device);
-        // A token of the source alone has a gradient in the only table there is.
+        // A token of the source has a gradient in the shared embedding.
         let source = tokens(&[[3]], model.source_limits(), device);
         let target = tokens(&[[1]], model.target_limits(), device);
-        let said = model.forward(&source, &target).slice_dim(2, 0..1);
-        let gradients = said.sum().backward();
+        let logits = model.forward(&source, &target).slice_dim(2, 0..1);
+        let gradients = logits.sum().backward();
         let table = model.target_embedding.weight.val();
-        let gradient = table.grad(&gradients).expect("the table has no gradient");
-        let rows = numbers(gradient.abs().sum_dim(1));
-        // The target's own token, the source's, and the one that was asked for.
-        let touched: Vec<usize> = (0..11).filter(|row| rows[*row] > 0.0).collect();
-        assert_eq!(touched, vec![0, 1, 3]);
+        let gradient = table.grad(&gradients).expect("a gradient");
+        let rows = to_vec(gradient.abs().sum_dim(1));
+        // The output token, the target token and the source token.
+        let nonzero: Vec<usize> = (0..11).filter(|row| rows[*row] > 0.0).collect();
+        assert_eq!(nonzero, vec![0, 1, 3]);
     }),
-    ("what-cannot-go-token-by-token-says-so", |device| {
+    ("unsupported-decoding-is-an-error", |device| {
         let strided = Strided { stride: None }.into();
         let model = config([Mechanism::Flash.into(), strided, Mechanism::Flash.into()]);
         let model = model.init(device);
         let source = tokens(&sources(), model.source_limits(), device);
-        let said = model.start(&source).err().map(|error| error.to_string());
-        let reason = "decoder_mechanism: mechanism strided cannot decode token by token: without \
+        let message = model.start(&source).err().map(|error| error.to_string());
+        let reason = "decoder_attention: mechanism strided cannot decode token by token: without \
                       `stride`, it is sqrt(seq_k), which grows while decoding";
-        assert_eq!(said.as_deref(), Some(reason));
+        assert_eq!(message.as_deref(), Some(reason));
     }),
-    ("batches-must-fit", |device| {
+    ("different-batch-sizes-are-rejected", |device| {
         let model = config([Mechanism::Flash.into(); 3]).init(device);
         let source = tokens(&sources(), model.source_limits(), device);
         let target = tokens(&[[1, 2]], model.target_limits(), device);
-        is_refused(
+        assert_panics_containing(
             || model.forward(&source, &target),
             "Transformer: a target must be [batch = 3, seq] as the source is, got [1, 2]",
         );
     }),
-    ("a-token-of-the-other-vocabulary-is-refused", |device| {
+    ("token-out-of-vocabulary-is-rejected", |device| {
         let model = config([Mechanism::Flash.into(); 3]).init(device);
-        // The target has a tenth token, the source has not.
+        // The target vocabulary has token 10, the source vocabulary does not.
         let rows = [[1, 10]];
         tokens(&rows, model.target_limits(), device);
-        let said = "token 10 at place 1 of row 0 is outside of the vocabulary: it has 9 tokens, 0 \
+        let message = "token 10 at position 1 of row 0 is outside of the vocabulary: it has 9 tokens, 0 \
                     to 8";
-        refuses_tokens(&rows, model.source_limits(), said, device);
+        assert_tokens_rejected(&rows, model.source_limits(), message, device);
     }),
 ];

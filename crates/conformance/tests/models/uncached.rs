@@ -1,22 +1,22 @@
-//! Texts generated with a model's state are those it generates by reading everything again.
+//! Generation with a model's cached state against generation without a cache.
 
 use burn::tensor::{Device, Int, Tensor};
 use zoo_models::{GenerateConfig, Generative, Limits, Strategy, Tokens, generate};
 
 use crate::support::*;
 
-/// A text so far, and the number of its source.
+/// A text so far, and the index of its source.
 #[derive(Clone, Default)]
 pub(crate) struct Text {
     source: usize,
     pub(crate) tokens: Vec<u32>,
 }
 
-/// A model that keeps the texts alone, and reads all of them for every token.
+/// A model whose state is the text, which is processed completely for every token.
 pub(crate) struct Uncached<Logits> {
     pub(crate) limits: Limits,
     pub(crate) device: Device,
-    /// Logits `[rows, vocabulary]` of the token after each text.
+    /// Logits `[rows, vocabulary]` of the next token of each text.
     pub(crate) logits: Logits,
 }
 
@@ -46,7 +46,7 @@ impl<Logits: Fn(&[Text]) -> Tensor<2>> Generative for Uncached<Logits> {
         for (text, ids) in state.iter_mut().zip(ids.chunks(new)) {
             text.tokens.extend(ids.iter().map(|id| *id as u32));
             let longest = self.limits.longest.unwrap_or(usize::MAX);
-            assert!(text.tokens.len() <= longest, "a text has no positions");
+            assert!(text.tokens.len() <= longest, "a text exceeds the context");
         }
         (self.logits)(state)
     }
@@ -56,12 +56,11 @@ impl<Logits: Fn(&[Text]) -> Tensor<2>> Generative for Uncached<Logits> {
     }
 }
 
-/// Prompts of several lengths, one for each source.
+/// Prompts of different lengths, one for each source.
 const PROMPTS: [&[u32]; 2] = [&[1, 4], &[1]];
 
-/// Checks that a model that starts from the first sources generates the same texts as one that
-/// computes all tokens again for every token.
-pub(crate) fn same_texts<M: Generative>(
+/// Checks that a model generates the same texts with and without a cache.
+pub(crate) fn assert_same_texts<M: Generative>(
     model: &M,
     limits: Limits,
     forward: impl Fn(&[usize], &Tokens) -> Tensor<3>,
@@ -81,7 +80,7 @@ pub(crate) fn same_texts<M: Generative>(
         device: device.clone(),
         logits,
     };
-    let no_text = |source| Text {
+    let empty = |source| Text {
         source,
         tokens: vec![],
     };
@@ -91,7 +90,7 @@ pub(crate) fn same_texts<M: Generative>(
         n_best: 2,
     };
     let greedy = GenerateConfig::new(Strategy::Greedy);
-    // A text of four different tokens, so that not one of them is all there is to choose.
+    // Four different tokens, so that texts are not a single repeated token.
     let varied = GenerateConfig::new(beam).with_no_repeat_ngram(Some(1));
     for config in [greedy, varied] {
         let config = config
@@ -99,24 +98,20 @@ pub(crate) fn same_texts<M: Generative>(
             .with_min_length(3)
             .with_max_length(4);
         let cached = must(generate(model, start(&[0, 1]), &PROMPTS, &config));
-        let uncached = must(generate(
-            &uncached,
-            [0, 1].map(no_text).to_vec(),
-            &PROMPTS,
-            &config,
-        ));
+        let state = [0, 1].map(empty).to_vec();
+        let uncached = must(generate(&uncached, state, &PROMPTS, &config));
         assert_eq!(cached.len(), uncached.len());
         for (cached, uncached) in cached.iter().zip(&uncached) {
             assert_eq!(cached.len(), uncached.len());
             for (cached, uncached) in cached.iter().zip(uncached) {
                 assert_eq!(cached.tokens, uncached.tokens);
                 assert_eq!(cached.stop, uncached.stop);
-                let off = (cached.log_probability - uncached.log_probability).abs();
-                // Four logarithms of up to ten or so, each rounded twice.
-                assert!(off < 1e-3, "{off}");
+                let error = (cached.log_probability - uncached.log_probability).abs();
+                // Four logarithms up to about ten, each rounded twice.
+                assert!(error < 1e-3, "{error}");
             }
         }
-        // A model that says the same whatever it reads would prove nothing.
+        // The output must depend on the prompt.
         let first = |row: usize| cached[row][0].log_probability;
         assert!((first(0) - first(1)).abs() > 1e-3);
     }

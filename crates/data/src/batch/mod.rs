@@ -1,42 +1,42 @@
-//! Which examples are learned from together, and in which order.
+//! Batches of examples, sorted by length and shuffled.
 //!
-//! The order is a function of the seed and the epoch and of nothing else, so a run that was
-//! stopped goes on where it was.
+//! The order is a function of the seed and the epoch only, so a resumed run continues with the same
+//! batches.
 
 mod windows;
 
 use serde::{Deserialize, Serialize};
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
 pub use self::windows::{Window, Windows};
 use crate::{DataError, Extent};
 
-/// Examples that are shuffled and then sorted by length together: enough for rows of a batch to
-/// be about the same length, few enough for batches to differ from epoch to epoch.
+/// Size of the pools in which shuffled examples are sorted by length: large enough for batches with
+/// little padding, small enough for batches that differ from epoch to epoch.
 const POOL: usize = 8192;
 
-/// Epochs whose batches are counted one by one.
-const COUNTED: usize = 100;
+/// Epochs whose batches are counted exactly; more are extrapolated.
+const MAX_COUNTED_EPOCHS: usize = 100;
 
-/// When a batch is full.
+/// Size limit of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BatchSize {
-    /// At so many examples.
+    /// Number of examples.
     Examples(usize),
-    /// Before padding makes it more than so many tokens: rows times the longest.
+    /// Number of tokens including padding: rows times the longest row.
     Tokens(usize),
 }
 
-/// Where in training a batch is.
+/// Position of a batch in training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Position {
-    /// Times all examples have been gone through before.
+    /// Epoch, counted from 0.
     pub epoch: usize,
-    /// Batches of this epoch before it.
+    /// Batch of the epoch, counted from 0.
     pub batch: usize,
 }
 
-/// How batches are made.
+/// Batching options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {
     size: BatchSize,
@@ -44,32 +44,30 @@ pub struct Batching {
 }
 
 impl Batching {
-    /// Batches of a size, in an order by a seed.
+    /// Batches of `size`, shuffled by `seed`.
     pub fn new(size: BatchSize, seed: u64) -> Self {
         Self { size, seed }
     }
 
-    /// Batches of examples that take this room.
+    /// Plans the batches of examples with these sizes.
     ///
     /// # Errors
     ///
-    /// [`DataError::Empty`] without examples, [`DataError::Range`] if a size is zero,
-    /// [`DataError::TooLong`] if one example is more than a batch.
+    /// [`DataError::Empty`] without examples, [`DataError::Range`] if the batch size is zero,
+    /// [`DataError::TooLong`] if an example exceeds a batch.
     pub fn plan(self, extents: Vec<Extent>) -> Result<BatchPlan, DataError> {
         if extents.is_empty() {
-            return Err(DataError::Empty {
-                what: "what batches are made of".to_owned(),
-            });
+            return Err(DataError::empty("the data to batch"));
         }
         match self.size {
             BatchSize::Examples(count) => DataError::at_least("batch size", 1, count)?,
-            BatchSize::Tokens(longest) => {
+            BatchSize::Tokens(max) => {
                 let tokens = |extent: &Extent| extent.width * extent.rows;
-                if let Some(example) = extents.iter().position(|it| tokens(it) > longest) {
+                if let Some(example) = extents.iter().position(|it| tokens(it) > max) {
                     return Err(DataError::TooLong {
                         example,
                         length: tokens(&extents[example]),
-                        longest,
+                        max,
                     });
                 }
             }
@@ -81,7 +79,7 @@ impl Batching {
     }
 }
 
-/// Examples by their room, from which batches are made.
+/// Sizes of all examples, from which batches are formed.
 #[derive(Debug, Clone)]
 pub struct BatchPlan {
     batching: Batching,
@@ -89,50 +87,50 @@ pub struct BatchPlan {
 }
 
 impl BatchPlan {
-    /// The batches of an epoch, as places of examples: every example once.
+    /// Batches of an epoch as indices of examples. Every example occurs once.
     pub fn epoch(&self, epoch: usize) -> Vec<Vec<usize>> {
-        let mut draw = Draw::new(self.batching.seed, "epoch", epoch as u64);
+        let mut rng = SplitMix64::new(self.batching.seed, "epoch", epoch as u64);
         let mut order: Vec<usize> = (0..self.extents.len()).collect();
-        draw.shuffle(&mut order);
-        // The end of a pool has the longest, the beginning of the next the shortest: a batch
-        // has examples of one pool only.
+        rng.shuffle(&mut order);
+        // A batch never spans two pools: the longest examples of one would meet the shortest of the
+        // next.
         let pools = order.chunks_mut(POOL).flat_map(|pool| {
             pool.sort_by_key(|example| self.extents[*example]);
-            self.cut(pool)
+            self.chunk(pool)
         });
         let mut batches: Vec<Vec<usize>> = pools.collect();
-        draw.shuffle(&mut batches);
+        rng.shuffle(&mut batches);
         batches
     }
 
-    /// How many batches so many epochs are. By tokens, epochs differ a little in their batches:
-    /// the first hundred are counted, and more are taken to be like them, since each takes
-    /// as long as shuffling all examples.
-    pub fn batches_of(&self, epochs: usize) -> usize {
+    /// Total number of batches in `epochs` epochs. With [`BatchSize::Tokens`], epochs differ
+    /// slightly: the first 100 are counted, and more are extrapolated from them, since counting an
+    /// epoch takes as long as shuffling all examples.
+    pub fn num_batches(&self, epochs: usize) -> usize {
         let counted = match self.batching.size {
             BatchSize::Examples(_) => epochs.min(1),
-            BatchSize::Tokens(_) => epochs.min(COUNTED),
+            BatchSize::Tokens(_) => epochs.min(MAX_COUNTED_EPOCHS),
         };
         let batches: usize = (0..counted).map(|epoch| self.epoch(epoch).len()).sum();
         let all = batches as u128 * epochs as u128 / counted.max(1) as u128;
         all.try_into().unwrap_or(usize::MAX)
     }
 
-    /// Every example once, from the shortest to the longest: to look at, not to learn from.
-    pub fn in_order(&self) -> Vec<Vec<usize>> {
+    /// Batches from the shortest to the longest example, for evaluation. Every example occurs once.
+    pub fn sorted_batches(&self) -> Vec<Vec<usize>> {
         let mut order: Vec<usize> = (0..self.extents.len()).collect();
         order.sort_by_key(|example| self.extents[*example]);
-        self.cut(&order)
+        self.chunk(&order)
     }
 
-    /// Tokens of a batch with its padding.
-    pub fn padded(&self, batch: &[usize]) -> usize {
+    /// Number of tokens of a batch, including padding.
+    pub fn padded_tokens(&self, batch: &[usize]) -> usize {
         let extents = || batch.iter().map(|example| self.extents[*example]);
         let width = extents().map(|extent| extent.width).max();
         width.unwrap_or(0) * extents().map(|extent| extent.rows).sum::<usize>()
     }
 
-    fn cut(&self, order: &[usize]) -> Vec<Vec<usize>> {
+    fn chunk(&self, order: &[usize]) -> Vec<Vec<usize>> {
         let mut batches = vec![];
         let mut batch: Vec<usize> = vec![];
         let (mut rows, mut width) = (0, 0);
@@ -140,7 +138,7 @@ impl BatchPlan {
             let extent = self.extents[*example];
             let full = match self.batching.size {
                 BatchSize::Examples(count) => batch.len() == count,
-                BatchSize::Tokens(most) => (rows + extent.rows) * extent.width.max(width) > most,
+                BatchSize::Tokens(max) => (rows + extent.rows) * extent.width.max(width) > max,
             };
             if full && !batch.is_empty() {
                 batches.push(std::mem::take(&mut batch));

@@ -1,20 +1,19 @@
-//! Pieces of running text, for models that say how it goes on.
+//! Windows of running text, for language models.
 
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
 use crate::DataError;
 
-/// A piece of text, and the same one place further on.
+/// A window of tokens, and the same window shifted by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// What is given.
+    /// Input tokens.
     pub input: &'a [u32],
-    /// What comes after each of it.
+    /// Next token of each input token.
     pub target: &'a [u32],
 }
 
-/// Pieces of one length, from anywhere in a text; which ones is a function of the seed and the
-/// step.
+/// Random windows of a text; a batch is a function of the seed and the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     context: usize,
@@ -23,7 +22,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Batches of so many rows of so many tokens.
+    /// Batches of `rows` windows of `context` tokens.
     pub fn new(context: usize, rows: usize, seed: u64) -> Self {
         Self {
             context,
@@ -32,40 +31,41 @@ impl Windows {
         }
     }
 
-    /// That there is a window in a text; `part` is what it is called in the error.
+    /// Checks that a text is long enough. `split` names it in the error.
     ///
     /// # Errors
     ///
-    /// [`DataError::Range`] if a size is zero, [`DataError::Refused`] if the text is too short.
-    pub fn check(&self, part: &str, tokens: &[u32]) -> Result<(), DataError> {
+    /// [`DataError::Range`] if a size is zero, [`DataError::Invalid`] if the text is too short.
+    pub fn check(&self, split: &str, tokens: &[u32]) -> Result<(), DataError> {
         DataError::at_least("context", 1, self.context)?;
         DataError::at_least("rows", 1, self.rows)?;
         if tokens.len() > self.context {
             return Ok(());
         }
-        Err(DataError::Refused(format!(
-            "the {part} text has {} tokens, and a window of {} needs {}",
+        Err(DataError::Invalid(format!(
+            "the {split} text has {} tokens; a context of {} needs at least {}",
             tokens.len(),
             self.context,
             self.context + 1
         )))
     }
 
-    /// The batch of a step: windows from places drawn for it.
+    /// Random batch of a step.
     ///
     /// # Panics
     ///
     /// If the text is too short: see [`check`](Self::check).
-    pub fn at<'a>(&self, step: usize, tokens: &'a [u32]) -> Vec<Window<'a>> {
+    pub fn batch<'a>(&self, step: usize, tokens: &'a [u32]) -> Vec<Window<'a>> {
         let Self { context, rows, .. } = *self;
         assert!(
             tokens.len() > context,
-            "windows: a context of {context} needs more tokens, got {}",
+            "windows: a context of {context} needs at least {} tokens, got {}",
+            context + 1,
             tokens.len()
         );
-        let mut draw = Draw::new(self.seed, "windows", step as u64);
+        let mut rng = SplitMix64::new(self.seed, "windows", step as u64);
         let window = |_| {
-            let from = draw.below(tokens.len() - context);
+            let from = rng.below(tokens.len() - context);
             Window {
                 input: &tokens[from..from + context],
                 target: &tokens[from + 1..from + 1 + context],
@@ -74,9 +74,9 @@ impl Windows {
         (0..rows).map(window).collect()
     }
 
-    /// The whole text in windows one after the other, so that every token but the first is to
-    /// be said once; the last window may be shorter.
-    pub fn all<'a>(&self, tokens: &'a [u32]) -> impl Iterator<Item = Window<'a>> + use<'a> {
+    /// Consecutive windows over the whole text: every token but the first is a target once. The
+    /// last window may be shorter.
+    pub fn consecutive<'a>(&self, tokens: &'a [u32]) -> impl Iterator<Item = Window<'a>> + use<'a> {
         let context = self.context.max(1);
         let last = tokens.len().saturating_sub(1);
         (0..last).step_by(context).map(move |from| {
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn windows_lie_anywhere_and_targets_one_place_on() {
+    fn windows_cover_the_text_and_targets_are_shifted_by_one() {
         let tokens = text(12);
         let windows = Windows::new(4, 5, 1);
         let mut seen = [false; 8];
         for step in 0..40 {
-            let batch = windows.at(step, &tokens);
+            let batch = windows.batch(step, &tokens);
             assert_eq!(batch.len(), 5);
             for window in batch {
                 let first = window.input[0];
@@ -112,25 +112,25 @@ mod tests {
                 assert_eq!(window.target, [first + 1, first + 2, first + 3, first + 4]);
             }
         }
-        assert_eq!(seen, [true; 8], "also the first and the last");
+        assert_eq!(seen, [true; 8], "including the first and the last window");
     }
 
     #[test]
-    fn a_step_is_a_function_of_the_seed() {
+    fn batch_is_a_function_of_seed_and_step() {
         let tokens = text(1000);
-        let at = |seed, step| Windows::new(8, 4, seed).at(step, &tokens);
-        assert_eq!(at(1, 17), at(1, 17));
-        assert_ne!(at(1, 17), at(1, 18));
-        assert_ne!(at(1, 17), at(2, 17));
+        let batch = |seed, step| Windows::new(8, 4, seed).batch(step, &tokens);
+        assert_eq!(batch(1, 17), batch(1, 17));
+        assert_ne!(batch(1, 17), batch(1, 18));
+        assert_ne!(batch(1, 17), batch(2, 17));
     }
 
     #[test]
-    fn a_text_that_is_too_short_is_named() {
+    fn short_texts_are_rejected() {
         assert!(Windows::new(4, 1, 0).check("validation", &text(5)).is_ok());
         for (context, message) in [
             (
                 4,
-                "the validation text has 4 tokens, and a window of 4 needs 5",
+                "the validation text has 4 tokens; a context of 4 needs at least 5",
             ),
             (0, "context must be at least 1, got 0"),
         ] {

@@ -1,60 +1,58 @@
-//! Tokens and whole sequences that are right.
+//! Token accuracy and exact match.
 
 use std::fmt;
 
-use serde::Serialize;
-
-/// How many tokens, and how many sequences, are as they should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+/// Token accuracy and exact match of sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Accuracy {
-    right_tokens: usize,
-    all_tokens: usize,
-    right_sequences: usize,
-    all_sequences: usize,
+    correct_tokens: usize,
+    total_tokens: usize,
+    correct_sequences: usize,
+    total_sequences: usize,
 }
 
 impl Accuracy {
-    /// One more sequence. A token is right if the same is expected at its place; of a
-    /// sequence too short or too long, what is missing or too much is wrong.
+    /// Adds a sequence. A token is correct if it equals the expected token at the same position;
+    /// missing and surplus tokens are errors.
     pub fn add<T: PartialEq>(&mut self, expected: &[T], predicted: &[T]) {
-        let right = expected.iter().zip(predicted).filter(|(e, p)| e == p);
-        self.right_tokens += right.count();
-        self.all_tokens += expected.len().max(predicted.len());
-        self.right_sequences += usize::from(expected == predicted);
-        self.all_sequences += 1;
+        let correct = expected.iter().zip(predicted).filter(|(e, p)| e == p);
+        self.correct_tokens += correct.count();
+        self.total_tokens += expected.len().max(predicted.len());
+        self.correct_sequences += usize::from(expected == predicted);
+        self.total_sequences += 1;
     }
 
-    /// The share of tokens that are right; `None` if there are none.
+    /// Fraction of correct tokens; `None` without tokens.
     pub fn tokens(&self) -> Option<f64> {
-        share(self.right_tokens, self.all_tokens)
+        fraction(self.correct_tokens, self.total_tokens)
     }
 
-    /// The share of sequences without a mistake; `None` if there are none.
+    /// Fraction of sequences without an error; `None` without sequences.
     pub fn sequences(&self) -> Option<f64> {
-        share(self.right_sequences, self.all_sequences)
+        fraction(self.correct_sequences, self.total_sequences)
     }
 }
 
 impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |share: Option<f64>| match share {
-            Some(share) => format!("{:.2}%", 100.0 * share),
-            None => "none".to_owned(),
+        let percent = |fraction: Option<f64>| match fraction {
+            Some(fraction) => format!("{:.2}%", 100.0 * fraction),
+            None => "-".to_owned(),
         };
         write!(
             f,
-            "exact sequences {} ({} of {}), tokens {} ({} of {})",
+            "exact match {} ({} of {}), token accuracy {} ({} of {})",
             percent(self.sequences()),
-            self.right_sequences,
-            self.all_sequences,
+            self.correct_sequences,
+            self.total_sequences,
             percent(self.tokens()),
-            self.right_tokens,
-            self.all_tokens,
+            self.correct_tokens,
+            self.total_tokens,
         )
     }
 }
 
-pub(crate) fn share(part: usize, whole: usize) -> Option<f64> {
+pub(crate) fn fraction(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
@@ -63,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_too_much_is_wrong() {
+    fn missing_and_surplus_tokens_are_errors() {
         let mut accuracy = Accuracy::default();
         accuracy.add(b"abcd", b"ab");
         assert_eq!(accuracy.tokens(), Some(0.5));
@@ -73,15 +71,15 @@ mod tests {
         accuracy.add(b"a", b"a");
         assert_eq!(
             accuracy.to_string(),
-            "exact sequences 33.33% (1 of 3), tokens 55.56% (5 of 9)"
+            "exact match 33.33% (1 of 3), token accuracy 55.56% (5 of 9)"
         );
     }
 
     #[test]
-    fn nothing_has_no_accuracy() {
+    fn accuracy_of_empty_data() {
         let mut accuracy = Accuracy::default();
         assert_eq!((accuracy.tokens(), accuracy.sequences()), (None, None));
-        // Nothing was expected and nothing came: a sequence that is right, without a token.
+        // An empty prediction of an empty sequence is an exact match without tokens.
         accuracy.add::<u8>(&[], &[]);
         assert_eq!((accuracy.tokens(), accuracy.sequences()), (None, Some(1.0)));
     }

@@ -1,24 +1,24 @@
-//! BLEU: how many runs of one to four words are in the references too.
+//! BLEU: n-gram precision up to n = 4 against one or several references.
 //!
-//! `BLEU = BP · exp(1/4 Σₙ ln pₙ)`, where `pₙ` is the share of runs of `n` words that a
-//! reference has, and `BP = exp(1 - r/h)` where the output, `h` words, is shorter than the
-//! references, `r`. Papineni et al., [BLEU: a Method for Automatic Evaluation of Machine
-//! Translation](https://aclanthology.org/P02-1040), 2002; in every detail as Post, [A Call
-//! for Clarity in Reporting BLEU Scores](https://aclanthology.org/W18-6319), 2018.
+//! `BLEU = BP · exp(1/4 Σₙ ln pₙ)`, where `pₙ` is the n-gram precision and `BP = exp(1 - r/h)` is
+//! the brevity penalty if the hypothesis, `h` words, is shorter than the references, `r`. Papineni
+//! et al., [BLEU: a Method for Automatic Evaluation of Machine
+//! Translation](https://aclanthology.org/P02-1040), 2002; in every detail as Post, [A Call for
+//! Clarity in Reporting BLEU Scores](https://aclanthology.org/W18-6319), 2018.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use serde::Serialize;
 
-use super::text::{ngrams, shared, words};
+use super::text::{matches, ngrams, words};
 use super::{BleuTokenizer, Case, CorpusMetric, tokenize};
 
-/// The longest run that is counted.
+/// Maximum n-gram order.
 const ORDER: usize = 4;
 
-/// How BLEU is computed. The default is sacreBLEU's; so is its smoothing, `exp`: of the orders
-/// without a match, the first counts half a match, the next a quarter, and so on.
+/// BLEU options. The default is sacreBLEU's, including `exp` smoothing: the first order without a
+/// match counts half a match, the next a quarter, and so on.
 ///
 /// ```
 /// # use zoo_data::metrics::{Bleu, CorpusMetric};
@@ -29,22 +29,22 @@ const ORDER: usize = 4;
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Bleu {
-    /// What a word is. Default: `13a`.
+    /// Tokenizer. Default: `13a`.
     pub tokenizer: BleuTokenizer,
-    /// Whether capitals count. Default: `mixed`, they do.
+    /// Letter case. Default: `mixed`.
     pub case: Case,
 }
 
 impl CorpusMetric for Bleu {
     type Score = BleuScore;
 
-    /// Words of the output and of the references that are nearest in length, and for each order
-    /// the runs that match and all of them.
+    /// Lengths of the hypothesis and of the closest reference; then, for each order, matching and
+    /// total n-grams.
     fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize> {
-        let cut = |line: &str| tokenize(&self.case.apply(line), self.tokenizer);
-        let hypothesis = cut(hypothesis);
+        let tokenized = |line: &str| tokenize(&self.case.apply(line), self.tokenizer);
+        let hypothesis = tokenized(hypothesis);
         let hypothesis: Vec<&str> = words(&hypothesis).collect();
-        let references: Vec<String> = references.iter().map(|line| cut(line)).collect();
+        let references: Vec<String> = references.iter().map(|line| tokenized(line)).collect();
         let references: Vec<Vec<&str>> = references
             .iter()
             .map(|line| words(line).collect())
@@ -58,14 +58,14 @@ impl CorpusMetric for Bleu {
         let mut all = vec![length, closest.unwrap_or_default()];
         for order in 1..=ORDER {
             let counts = ngrams(&hypothesis, order);
-            let mut most: HashMap<&[&str], usize> = HashMap::new();
+            let mut max_counts: HashMap<&[&str], usize> = HashMap::new();
             for reference in &references {
-                for (run, count) in ngrams(reference, order) {
-                    let most = most.entry(run).or_insert(0);
-                    *most = count.max(*most);
+                for (ngram, count) in ngrams(reference, order) {
+                    let max = max_counts.entry(ngram).or_insert(0);
+                    *max = count.max(*max);
                 }
             }
-            all.extend([shared(&counts, &most), counts.values().sum()]);
+            all.extend([matches(&counts, &max_counts), counts.values().sum()]);
         }
         all
     }
@@ -81,7 +81,7 @@ impl CorpusMetric for Bleu {
         let brevity_penalty = brevity_penalty(hypothesis_length, reference_length);
         let logs: f64 = precisions.iter().map(|p| p.ln()).sum();
         BleuScore {
-            // The logarithm of zero is -∞, and the score then zero.
+            // ln 0 = -∞, and the score is then zero.
             score: brevity_penalty * (logs / ORDER as f64).exp(),
             precisions,
             brevity_penalty,
@@ -92,23 +92,23 @@ impl CorpusMetric for Bleu {
     }
 }
 
-/// Of matches and totals by order, in percent.
+/// In percent.
 fn precisions(counts: &[usize]) -> Vec<f64> {
     let mut precisions = vec![0.0; ORDER];
-    // Where nothing matches at all, smoothing would still find something.
+    // Without any match, smoothing would still return a positive score.
     if counts.iter().step_by(2).all(|matches| *matches == 0) {
         return precisions;
     }
-    let mut part = 1.0;
+    let mut smoothed = 1.0;
     for (precision, counts) in precisions.iter_mut().zip(counts.chunks(2)) {
         let (mut matches, total) = (counts[0] as f64, counts[1] as f64);
-        // No line is as long as this.
+        // No line has this many words.
         if total == 0.0 {
             break;
         }
         if matches == 0.0 {
-            part /= 2.0;
-            matches = part;
+            smoothed /= 2.0;
+            matches = smoothed;
         }
         *precision = 100.0 * matches / total;
     }
@@ -125,20 +125,20 @@ fn brevity_penalty(hypothesis: usize, reference: usize) -> f64 {
     }
 }
 
-/// BLEU and what it is made of. Prints as sacreBLEU's line does.
+/// BLEU score and its components. Displays as sacreBLEU's output line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BleuScore {
     /// From 0 to 100.
     pub score: f64,
-    /// The share of runs that references have, by their length from 1, in percent.
+    /// N-gram precisions in percent, from n = 1.
     pub precisions: Vec<f64>,
-    /// What being too short takes away: a factor up to 1.
+    /// Brevity penalty, at most 1.
     pub brevity_penalty: f64,
-    /// Words of the output.
+    /// Words of the hypotheses.
     pub hypothesis_length: usize,
-    /// Words of the references that are nearest in length.
+    /// Words of the references closest in length.
     pub reference_length: usize,
-    /// How it was computed.
+    /// sacreBLEU signature of the options.
     pub signature: String,
 }
 

@@ -1,26 +1,26 @@
-//! chrF: runs of characters that output and reference share.
+//! chrF: character n-gram F-score.
 //!
-//! `chrF = (1 + β²) · P · R / (β² · P + R)`, where `P` and `R` are the shares of runs that
-//! are in the other, averaged over their lengths. Popović, [chrF: character n-gram F-score
-//! for automatic MT evaluation](https://aclanthology.org/W15-3049), 2015; as sacreBLEU has it.
+//! `chrF = (1 + β²) · P · R / (β² · P + R)`, where `P` and `R` are the character n-gram precision
+//! and recall, averaged over n. Popović, [chrF: character n-gram F-score for automatic MT
+//! evaluation](https://aclanthology.org/W15-3049), 2015; as computed by sacreBLEU.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::CorpusMetric;
-use super::text::{is_blank, ngrams, shared};
+use super::text::{is_blank, matches, ngrams};
 
-/// The longest run of characters.
+/// Maximum n-gram order.
 const ORDER: usize = 6;
-/// How many times as much recall counts as precision.
+/// Weight of recall relative to precision.
 const BETA: i32 = 2;
 
-/// chrF2, as sacreBLEU computes it without settings: capitals count and blanks do not.
+/// chrF2 with sacreBLEU's defaults: case-sensitive, whitespace ignored.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chrf {}
 
-/// From 0 to 100. Lengths that one side has no runs of do not count.
+/// F-score from 0 to 100. Orders without n-grams on one side are ignored.
 fn f_score(counts: &[usize]) -> f64 {
     let (orders, _) = counts.as_chunks();
     let both: Vec<&[usize; 3]> = orders
@@ -28,10 +28,10 @@ fn f_score(counts: &[usize]) -> f64 {
         .filter(|[hypothesis, reference, _]| *hypothesis > 0 && *reference > 0)
         .collect();
     let mean = |side: usize| {
-        let shares = both
+        let fractions = both
             .iter()
             .map(|order| order[2] as f64 / order[side] as f64);
-        shares.sum::<f64>() / both.len().max(1) as f64
+        fractions.sum::<f64>() / both.len().max(1) as f64
     };
     let (precision, recall) = (mean(0), mean(1));
     if precision + recall == 0.0 {
@@ -41,34 +41,33 @@ fn f_score(counts: &[usize]) -> f64 {
     100.0 * (1.0 + factor) * precision * recall / (factor * precision + recall)
 }
 
-/// Runs of one length: of the output, of the reference, and in both.
-fn counts_of(hypothesis: &[char], reference: &[char], order: usize) -> [usize; 3] {
+/// N-grams of one order: of the hypothesis, of the reference, and matching ones.
+fn count_order(hypothesis: &[char], reference: &[char], order: usize) -> [usize; 3] {
     let (left, right) = (ngrams(hypothesis, order), ngrams(reference, order));
     let in_reference = right.values().sum();
-    // Output that is too long is not held against references too short to have any.
+    // Not counted if the reference is too short to have n-grams of this order.
     let in_hypothesis = match in_reference {
         0 => 0,
         _ => left.values().sum(),
     };
-    [in_hypothesis, in_reference, shared(&left, &right)]
+    [in_hypothesis, in_reference, matches(&left, &right)]
 }
 
 impl CorpusMetric for Chrf {
     type Score = ChrfScore;
 
-    /// Of each length of run: those of the output, of the reference that gives the best score, and
-    /// of both.
+    /// For each order: n-grams of the hypothesis, of the best-scoring reference, and matching ones.
     fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize> {
-        let letters =
+        let characters =
             |line: &str| -> Vec<char> { line.chars().filter(|c| !is_blank(*c)).collect() };
-        let hypothesis = letters(hypothesis);
+        let hypothesis = characters(hypothesis);
         let mut best: Option<(f64, Vec<usize>)> = None;
         for reference in references {
-            let reference = letters(reference);
-            let counts = (1..=ORDER).flat_map(|order| counts_of(&hypothesis, &reference, order));
+            let reference = characters(reference);
+            let counts = (1..=ORDER).flat_map(|order| count_order(&hypothesis, &reference, order));
             let counts: Vec<usize> = counts.collect();
             let score = f_score(&counts);
-            // Of equals, the first.
+            // Ties go to the first reference.
             if best.as_ref().is_none_or(|(other, _)| score > *other) {
                 best = Some((score, counts));
             }
@@ -77,7 +76,7 @@ impl CorpusMetric for Chrf {
     }
 
     fn settings(&self) -> String {
-        // Lengths of run that nothing has are left out: the effective order.
+        // Orders without n-grams are ignored: the effective order.
         format!("case:mixed|eff:yes|nc:{ORDER}|nw:0|space:no")
     }
 
@@ -89,12 +88,12 @@ impl CorpusMetric for Chrf {
     }
 }
 
-/// chrF2. Prints as sacreBLEU's line does.
+/// chrF2 score. Displays as sacreBLEU's output line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChrfScore {
     /// From 0 to 100.
     pub score: f64,
-    /// How it was computed.
+    /// sacreBLEU signature of the options.
     pub signature: String,
 }
 
@@ -109,10 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_score_by_hand() {
-        // "ab" against "abc": of one character 2 of 2 and 2 of 3, of two 1 of 1 and 1 of 2;
-        // the output has no run of three. P = 1, R = (2/3 + 1/2) / 2 = 7/12, and
-        // F = 5 · 7/12 / (4 + 7/12) = 35/55.
+    fn hand_computed_score() {
+        // "ab" against "abc": 2 of 2 and 2 of 3 unigrams, 1 of 1 and 1 of 2 bigrams; the hypothesis
+        // has no trigram. P = 1, R = (2/3 + 1/2) / 2 = 7/12, and F = 5 · 7/12 / (4 + 7/12) = 35/55.
         let score = f_score(&Chrf::default().count("a b", &["abc"]));
         assert!((score - 3500.0 / 55.0).abs() < 1e-9, "{score}");
     }

@@ -1,49 +1,46 @@
-//! Which class is taken for which, and the scores that follow from it.
+//! Confusion matrix, and precision, recall and F1 of each class.
 
 use std::cmp::Reverse;
 use std::fmt;
 
-use serde::Serialize;
-
 use super::MetricError;
-use super::accuracy::share;
+use super::accuracy::fraction;
 use super::table::table;
 
-/// Counts of examples by the class they are of and the class they were taken for. Prints
-/// as two tables.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Counts of examples by true and predicted class. Displays as two tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfusionMatrix {
     labels: Vec<String>,
-    /// A row for each true class, a column for each predicted one.
+    /// Rows are true classes, columns are predicted classes.
     counts: Vec<Vec<usize>>,
 }
 
-/// How well a class is told from the others.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// Precision, recall and F1 of a class.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClassScores {
-    /// Of those taken for it, the share that is; `None` if nothing was.
+    /// Fraction of the predictions of this class that are correct; `None` without predictions.
     pub precision: Option<f64>,
-    /// Of those that are, the share taken for it; `None` if there are none.
+    /// Fraction of the examples of this class that are predicted correctly; `None` without
+    /// examples.
     pub recall: Option<f64>,
-    /// The harmonic mean of both, zero where one is missing; `None` if the class neither
-    /// came nor was predicted.
+    /// Harmonic mean of precision and recall, zero if one is undefined; `None` if both are.
     pub f1: Option<f64>,
-    /// Examples that are of it.
+    /// Number of examples of this class.
     pub support: usize,
 }
 
 impl ConfusionMatrix {
-    /// A matrix of no examples yet.
+    /// Creates an empty matrix.
     ///
     /// # Errors
     ///
-    /// If two classes have the same name.
+    /// If a class name occurs twice.
     pub fn new<S: Into<String>>(labels: impl IntoIterator<Item = S>) -> Result<Self, MetricError> {
         let labels: Vec<String> = labels.into_iter().map(Into::into).collect();
         for (second, label) in labels.iter().enumerate() {
             if let Some(first) = labels[..second].iter().position(|other| other == label) {
                 return Err(MetricError(format!(
-                    "the class \"{label}\" is there twice, as number {first} and number {second}"
+                    "duplicate class \"{label}\": index {first} and index {second}"
                 )));
             }
         }
@@ -51,85 +48,86 @@ impl ConfusionMatrix {
         Ok(Self { labels, counts })
     }
 
-    /// One more example, by the numbers of its class and of the one it was taken for.
+    /// Adds an example by the indices of its true and predicted class.
     pub fn add(&mut self, truth: usize, predicted: usize) -> Result<(), MetricError> {
-        self.known(truth)?;
-        self.known(predicted)?;
+        self.check_class(truth)?;
+        self.check_class(predicted)?;
         self.counts[truth][predicted] += 1;
         Ok(())
     }
 
-    fn known(&self, class: usize) -> Result<(), MetricError> {
+    fn check_class(&self, class: usize) -> Result<(), MetricError> {
         let classes = self.labels.len();
-        match class < classes {
-            true => Ok(()),
-            false => Err(MetricError(format!(
-                "there is no class {class}: there are {classes}, counted from 0"
-            ))),
+        if class >= classes {
+            return Err(MetricError(format!(
+                "class {class} is out of range for {classes} classes"
+            )));
         }
+        Ok(())
     }
 
-    /// The names of the classes.
+    /// Class names.
     pub fn labels(&self) -> &[String] {
         &self.labels
     }
 
-    /// Examples that are of class `truth` and were taken for `predicted`.
+    /// Number of examples of class `truth` predicted as `predicted`.
     pub fn count(&self, truth: usize, predicted: usize) -> Result<usize, MetricError> {
-        self.known(truth)?;
-        self.known(predicted)?;
+        self.check_class(truth)?;
+        self.check_class(predicted)?;
         Ok(self.counts[truth][predicted])
     }
 
-    /// All examples.
+    /// Number of examples.
     pub fn total(&self) -> usize {
         self.counts.iter().flatten().sum()
     }
 
-    /// The share of examples that were taken for what they are; `None` if there are none.
+    /// Fraction of correct predictions; `None` without examples.
     pub fn accuracy(&self) -> Option<f64> {
-        share(self.right(), self.total())
+        fraction(self.correct(), self.total())
     }
 
-    fn right(&self) -> usize {
-        (0..self.labels.len()).map(|at| self.counts[at][at]).sum()
+    fn correct(&self) -> usize {
+        (0..self.labels.len()).map(|i| self.counts[i][i]).sum()
     }
 
-    /// The scores of one class.
+    /// Scores of one class.
     pub fn class(&self, class: usize) -> Result<ClassScores, MetricError> {
-        self.known(class)?;
-        let right = self.counts[class][class];
+        self.check_class(class)?;
+        let correct = self.counts[class][class];
         let support = self.counts[class].iter().sum();
         let predicted: usize = self.counts.iter().map(|row| row[class]).sum();
         Ok(ClassScores {
-            precision: share(right, predicted),
-            recall: share(right, support),
-            // The same as the harmonic mean, and defined where one of the two is not.
-            f1: share(2 * right, support + predicted),
+            precision: fraction(correct, predicted),
+            recall: fraction(correct, support),
+            // Equals the harmonic mean, and is defined if precision or recall is not.
+            f1: fraction(2 * correct, support + predicted),
             support,
         })
     }
 
     fn classes(&self) -> impl Iterator<Item = ClassScores> {
-        (0..self.labels.len()).filter_map(|at| self.class(at).ok())
+        (0..self.labels.len()).filter_map(|i| self.class(i).ok())
     }
 
-    /// The mean F1 of the classes that came or were predicted, each counting the same
-    /// (scikit-learn's `f1_score(average="macro")`); `None` if there are none.
+    /// Unweighted mean F1 of all classes with examples or predictions (scikit-learn's
+    /// `f1_score(average="macro")`); `None` without any.
     pub fn macro_f1(&self) -> Option<f64> {
         let scores: Vec<f64> = self.classes().filter_map(|class| class.f1).collect();
         (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
     }
 }
 
-/// Above this, a table of all pairs is too wide for a terminal, and the most frequent
-/// mistakes say more.
-const MOST_COLUMNS: usize = 12;
+/// With more classes, the full matrix is too wide for a terminal and the most frequent errors are
+/// listed instead.
+const MAX_COLUMNS: usize = 12;
 
 impl fmt::Display for ConfusionMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent =
-            |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}%", 100.0 * s));
+        let percent = |fraction: Option<f64>| {
+            fraction.map_or("-".to_owned(), |s| format!("{:.1}%", 100.0 * s))
+        };
         let scores = self.labels.iter().zip(self.classes());
         let scores = scores.map(|(label, class)| {
             vec![
@@ -146,20 +144,20 @@ impl fmt::Display for ConfusionMatrix {
             f,
             "\naccuracy {} ({} of {}), macro-F1 {}\n",
             percent(self.accuracy()),
-            self.right(),
+            self.correct(),
             self.total(),
             percent(self.macro_f1())
         )?;
         f.write_str(&match self.labels.len() {
-            0..=MOST_COLUMNS => self.all_pairs(),
-            _ => self.most_frequent_mistakes(),
+            0..=MAX_COLUMNS => self.full_matrix(),
+            _ => self.frequent_errors(),
         })
     }
 }
 
 impl ConfusionMatrix {
-    fn all_pairs(&self) -> String {
-        let names = ["true, across: taken for"].into_iter();
+    fn full_matrix(&self) -> String {
+        let names = ["true \\ predicted"].into_iter();
         let names = names.chain(self.labels.iter().map(String::as_str));
         let rows = self.labels.iter().zip(&self.counts);
         let rows = rows.map(|(label, counts)| {
@@ -169,23 +167,23 @@ impl ConfusionMatrix {
         table(names, rows)
     }
 
-    fn most_frequent_mistakes(&self) -> String {
-        let mut mistakes = Vec::new();
+    fn frequent_errors(&self) -> String {
+        let mut errors = Vec::new();
         for (truth, counts) in self.counts.iter().enumerate() {
             for (predicted, count) in counts.iter().enumerate() {
                 if truth != predicted && *count > 0 {
-                    mistakes.push((Reverse(*count), truth, predicted));
+                    errors.push((Reverse(*count), truth, predicted));
                 }
             }
         }
-        // Of equals, in the order of the classes.
-        mistakes.sort_unstable();
-        let rows = mistakes.into_iter().take(MOST_COLUMNS);
+        // Ties are in class order.
+        errors.sort_unstable();
+        let rows = errors.into_iter().take(MAX_COLUMNS);
         let rows = rows.map(|(Reverse(count), truth, predicted)| {
             let [truth, predicted] = [truth, predicted].map(|class| self.labels[class].clone());
             vec![truth, predicted, count.to_string()]
         });
-        table(["true", "taken for", "times"], rows)
+        table(["true", "predicted", "count"], rows)
     }
 }
 
@@ -193,8 +191,9 @@ impl ConfusionMatrix {
 mod tests {
     use super::*;
 
-    /// 4 of a (3 right, 1 taken for b), 2 of b (1 right, 1 taken for c), none of c or d.
-    fn four() -> ConfusionMatrix {
+    /// 4 examples of a (3 correct, 1 predicted as b), 2 of b (1 correct, 1 predicted as c), none of
+    /// c or d.
+    fn four_classes() -> ConfusionMatrix {
         let mut matrix = ConfusionMatrix::new(["a", "b", "c", "d"]).unwrap();
         for (truth, predicted) in [(0, 0), (0, 0), (0, 0), (0, 1), (1, 1), (1, 2)] {
             matrix.add(truth, predicted).unwrap();
@@ -203,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn scores_by_hand() {
-        let matrix = four();
+    fn hand_computed_scores() {
+        let matrix = four_classes();
         assert_eq!((matrix.total(), matrix.count(0, 0)), (6, Ok(3)));
         assert_eq!(matrix.accuracy(), Some(4.0 / 6.0));
         assert_eq!(
@@ -216,7 +215,7 @@ mod tests {
                 support: 4
             }
         );
-        // c was predicted but never came, d neither.
+        // c has a prediction but no example, d has neither.
         let c = matrix.class(2).unwrap();
         assert_eq!((c.precision, c.recall, c.f1), (Some(0.0), None, Some(0.0)));
         assert_eq!(matrix.class(3).unwrap().f1, None);
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn it_prints_as_tables() {
+    fn display_as_tables() {
         let expected = "\
 class  precision  recall     F1  examples
 a         100.0%   75.0%  85.7%         4
@@ -236,37 +235,37 @@ d              -       -      -         0
 
 accuracy 66.7% (4 of 6), macro-F1 45.2%
 
-true, across: taken for  a  b  c  d
-a                        3  1  0  0
-b                        0  1  1  0
-c                        0  0  0  0
-d                        0  0  0  0
+true \\ predicted  a  b  c  d
+a                 3  1  0  0
+b                 0  1  1  0
+c                 0  0  0  0
+d                 0  0  0  0
 ";
-        assert_eq!(four().to_string(), expected);
+        assert_eq!(four_classes().to_string(), expected);
     }
 
     #[test]
-    fn many_classes_print_their_mistakes() {
-        let mut matrix = ConfusionMatrix::new((0..40).map(|at| format!("class {at}"))).unwrap();
+    fn many_classes_display_frequent_errors() {
+        let mut matrix = ConfusionMatrix::new((0..40).map(|i| format!("class {i}"))).unwrap();
         for (truth, predicted) in [(7, 9), (3, 3), (20, 1), (20, 1)] {
             matrix.add(truth, predicted).unwrap();
         }
         let printed = matrix.to_string();
-        let mistakes = "\
-true      taken for  times
+        let errors = "\
+true      predicted  count
 class 20    class 1      2
 class 7     class 9      1
 ";
-        assert!(printed.ends_with(mistakes), "{printed}");
+        assert!(printed.ends_with(errors), "{printed}");
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_classes_are_rejected() {
         let twice = ConfusionMatrix::new(["x", "y", "x"]).unwrap_err();
-        let message = "the class \"x\" is there twice, as number 0 and number 2";
+        let message = "duplicate class \"x\": index 0 and index 2";
         assert_eq!(twice.to_string(), message);
-        let error = four().add(1, 4).unwrap_err();
-        let message = "there is no class 4: there are 4, counted from 0";
+        let error = four_classes().add(1, 4).unwrap_err();
+        let message = "class 4 is out of range for 4 classes";
         assert_eq!(error.to_string(), message);
         let empty = ConfusionMatrix::new([] as [&str; 0]).unwrap();
         assert_eq!((empty.accuracy(), empty.macro_f1()), (None, None));

@@ -1,23 +1,23 @@
-//! Output against references, line by line, and the line that says how it was scored.
+//! Corpus-level metrics: counts that are summed over lines.
 
 use super::MetricError;
 
-/// A measure of output that is made of counts of its lines, as sacreBLEU's are.
+/// A corpus-level metric computed from counts that are summed over lines, as in sacreBLEU.
 pub trait CorpusMetric: Clone {
-    /// The score and what it is made of.
+    /// The score and its components.
     type Score;
 
-    /// The counts of one line, of which there is the same number for every line: those of
-    /// several lines are their sums.
+    /// Counts of one line. All lines have the same number of counts, and those of several lines are
+    /// added.
     fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<usize>;
 
-    /// The settings as sacreBLEU's signature names them: `case:mixed|eff:no`.
+    /// Options in the format of sacreBLEU's signature: `case:mixed|eff:no`.
     fn settings(&self) -> String;
 
-    /// The score of sums of counts.
+    /// Score of summed counts.
     fn score(&self, counts: &[usize], signature: String) -> Self::Score;
 
-    /// Counts of no lines yet.
+    /// Creates an accumulator for a corpus.
     fn counts(&self) -> CorpusCounts<Self> {
         CorpusCounts {
             metric: self.clone(),
@@ -28,18 +28,18 @@ pub trait CorpusMetric: Clone {
     }
 }
 
-/// What is known of the lines so far: all that a score is made of.
+/// Accumulated counts of a corpus.
 #[derive(Debug, Clone)]
 pub struct CorpusCounts<M> {
     metric: M,
     counts: Vec<usize>,
     lines: usize,
-    /// The fewest references of a line, and the most.
+    /// Minimum and maximum number of references per line.
     references: Option<(usize, usize)>,
 }
 
 impl<M: CorpusMetric> CorpusCounts<M> {
-    /// One more line of output and its references.
+    /// Adds a hypothesis and its references.
     pub fn add<R: AsRef<str>>(
         &mut self,
         hypothesis: &str,
@@ -48,7 +48,7 @@ impl<M: CorpusMetric> CorpusCounts<M> {
         self.lines += 1;
         if references.is_empty() {
             return Err(MetricError(format!(
-                "line {} of the output has no reference: give at least one, which may be empty",
+                "hypothesis {} has no reference\n  help: pass at least one, which may be empty",
                 self.lines
             )));
         }
@@ -59,23 +59,24 @@ impl<M: CorpusMetric> CorpusCounts<M> {
             *sum += count;
         }
         let count = references.len();
-        let (fewest, most) = self.references.unwrap_or((count, count));
-        self.references = Some((fewest.min(count), most.max(count)));
+        let (min, max) = self.references.unwrap_or((count, count));
+        self.references = Some((min.min(count), max.max(count)));
         Ok(())
     }
 
-    /// The score of all lines so far.
+    /// Score of all lines added so far.
     pub fn score(&self) -> Result<M::Score, MetricError> {
-        let (fewest, most) = self.references.ok_or_else(|| {
-            let help = "give at least one line of output and its reference";
-            MetricError(format!("there is nothing to score: {help}"))
+        let (min, max) = self.references.ok_or_else(|| {
+            let help = "add at least one hypothesis and its reference";
+            MetricError(format!("no hypotheses to score\n  help: {help}"))
         })?;
-        let references = match fewest == most {
-            true => most.to_string(),
-            false => "var".to_owned(),
+        let references = if min == max {
+            max.to_string()
+        } else {
+            "var".to_owned()
         };
-        // sacreBLEU's keys in its order. The version is ours, so that nobody takes the number for
-        // one that sacreBLEU printed.
+        // sacreBLEU's keys in its order. The version is this crate's, to distinguish the score from
+        // one printed by sacreBLEU.
         let version = env!("CARGO_PKG_VERSION");
         let settings = self.metric.settings();
         let signature = format!("nrefs:{references}|{settings}|version:zoo-data-{version}");
@@ -89,18 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_scored_says_why() {
+    fn missing_references_and_empty_corpora_are_rejected() {
         let mut counts = Bleu::default().counts();
-        let nothing = counts.score().unwrap_err().to_string();
-        assert!(
-            nothing.starts_with("there is nothing to score"),
-            "{nothing}"
-        );
+        let error = counts.score().unwrap_err().to_string();
+        assert!(error.starts_with("no hypotheses to score"), "{error}");
         counts.add("a", &["a"]).unwrap();
         let none: [&str; 0] = [];
         let error = counts.add("a", &none).unwrap_err().to_string();
         assert!(
-            error.starts_with("line 2 of the output has no reference"),
+            error.starts_with("hypothesis 2 has no reference"),
             "{error}"
         );
     }

@@ -1,6 +1,6 @@
-//! What cannot be scored, and why.
+//! Errors of metrics.
 
-/// Output that cannot be held against what was expected: what is wrong with it, and what to do.
+/// Invalid input of a metric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MetricError(pub(super) String);

@@ -1,13 +1,12 @@
-//! How good the output of a model is, in the numbers that people publish.
+//! Evaluation metrics.
 //!
-//! - [`Bleu`], [`Chrf`]: translations against references, as sacreBLEU computes them, with
-//!   a signature that says how; both are [`CorpusMetric`]s;
-//! - [`Accuracy`]: tokens and whole sequences that are right;
-//! - [`ConfusionMatrix`]: which class is taken for which, precision, recall, macro-F1;
-//! - [`Perplexity`]: how surprised a language model is.
+//! - [`Bleu`], [`Chrf`]: translation quality, computed as in sacreBLEU and with its signature; both
+//!   are [`CorpusMetric`]s;
+//! - [`Accuracy`]: token accuracy and exact match;
+//! - [`ConfusionMatrix`]: precision, recall and macro-F1 of a classifier;
+//! - [`Perplexity`]: perplexity of a language model.
 //!
-//! All of them take one example after the other and add up counts, so that batches need not be
-//! stored. No tensor library is in here.
+//! All metrics add up counts example by example, so predictions need not be stored.
 
 mod accuracy;
 mod bleu;

@@ -1,21 +1,21 @@
-//! Letters and blanks as Python's strings have them, since sacreBLEU's scores depend on both, and
-//! runs of neighbours.
+//! Case, whitespace and n-grams. Case and whitespace follow Python, since sacreBLEU's scores depend
+//! on them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Whether `The` and `the` are the same word.
+/// Letter case handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Case {
-    /// They are not.
+    /// Case-sensitive.
     #[default]
     Mixed,
-    /// They are: everything is made lower case before it is compared.
+    /// Lowercased before comparison.
     Lower,
 }
 
 impl Case {
-    /// The word in sacreBLEU's signatures.
+    /// Value in sacreBLEU's signature.
     pub(crate) fn in_signature(self) -> &'static str {
         match self {
             Self::Mixed => "mixed",
@@ -31,33 +31,33 @@ impl Case {
     }
 }
 
-/// What Python's `str.split` parts words at: Unicode's white space, and four control
-/// characters that separate records, which Rust does not count.
-pub(crate) fn is_blank(letter: char) -> bool {
-    letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
+/// Whitespace of Python's `str.split`: Unicode whitespace and the four record separators, which
+/// Rust does not include.
+pub(crate) fn is_blank(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
 pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_blank).filter(|word| !word.is_empty())
 }
 
-/// How often each run of `order` neighbours is in `items`.
+/// Counts of the n-grams of order `order`.
 pub(crate) fn ngrams<T: Eq + Hash>(items: &[T], order: usize) -> HashMap<&[T], usize> {
     let mut counts = HashMap::new();
-    for run in items.windows(order) {
-        *counts.entry(run).or_insert(0) += 1;
+    for ngram in items.windows(order) {
+        *counts.entry(ngram).or_insert(0) += 1;
     }
     counts
 }
 
-/// How many of `counts` are in `others` too, each as often as it is in both.
-pub(crate) fn shared<T: Eq + Hash>(
+/// Clipped number of n-grams that occur in both.
+pub(crate) fn matches<T: Eq + Hash>(
     counts: &HashMap<&[T], usize>,
     others: &HashMap<&[T], usize>,
 ) -> usize {
     counts
         .iter()
-        .filter_map(|(run, count)| others.get(run).map(|other| *count.min(other)))
+        .filter_map(|(ngram, count)| others.get(ngram).map(|other| *count.min(other)))
         .sum()
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_lie_between_blanks_of_any_kind() {
+    fn words_are_split_at_any_whitespace() {
         let line = " a\u{3000}b\u{1d}c\u{a0}\td\u{200b}e ";
         assert_eq!(
             words(line).collect::<Vec<_>>(),

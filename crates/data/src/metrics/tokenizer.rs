@@ -1,4 +1,4 @@
-//! How a line is cut into the words that BLEU counts.
+//! sacreBLEU's tokenizers for BLEU.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -8,24 +8,24 @@ use zoo_config::BleuTokenizer;
 
 use super::text::is_blank;
 
-/// The line with blanks between its words.
+/// Separates the tokens of a line by spaces.
 pub fn tokenize(line: &str, tokenizer: BleuTokenizer) -> String {
     let line = line.trim_end_matches(is_blank);
     match tokenizer {
         BleuTokenizer::None => line.to_owned(),
-        BleuTokenizer::Char => joined(line.chars().map(String::from)),
-        BleuTokenizer::V13a => western(&plain(line)),
-        BleuTokenizer::Zh => western(&chinese_apart(line.trim_start_matches(is_blank))),
+        BleuTokenizer::Char => join(line.chars().map(String::from)),
+        BleuTokenizer::V13a => split_punctuation(&unescape(line)),
+        BleuTokenizer::Zh => split_punctuation(&split_chinese(line.trim_start_matches(is_blank))),
     }
 }
 
-fn joined(words: impl Iterator<Item = String>) -> String {
+fn join(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Undoes what files of evaluation campaigns do to text. A blank is put at both ends, so
-/// that a point there has a neighbour.
-fn plain(line: &str) -> String {
+/// Undoes the escapes of evaluation campaign files. A space at both ends gives every punctuation
+/// mark two neighbours.
+fn unescape(line: &str) -> String {
     let line = line
         .replace("<skipped>", "")
         .replace("-\n", "")
@@ -37,25 +37,25 @@ fn plain(line: &str) -> String {
     format!(" {line} ")
 }
 
-/// What is put apart from words, and how. The four passes come one after the other, as in the
-/// original: each sees the blanks that the ones before it have put.
+/// Substitutions that separate punctuation, applied in order as in the original: each sees the
+/// spaces inserted before it.
 static PASSES: LazyLock<[(Regex, &str); 4]> = LazyLock::new(|| {
     [
-        // ASCII's punctuation but for the apostrophe, and the point, comma and dash that numbers
-        // have inside of them.
+        // ASCII punctuation except the apostrophe and the period, comma and hyphen, which occur
+        // inside numbers.
         (r"[!-&(-+/:-@\[-`{-~]", " $0 "),
-        // A point or comma that does not follow a digit, one that none follows, and a dash
-        // behind a digit.
+        // A period or comma that does not follow a digit or precede one, and a hyphen after a
+        // digit.
         (r"([^0-9])([.,])", "$1 $2 "),
         (r"([.,])([^0-9])", " $1 $2"),
         (r"([0-9])-", "$1 - "),
     ]
-    .map(|(pattern, apart)| (regex(pattern), apart))
+    .map(|(pattern, replacement)| (regex(pattern), replacement))
 });
 
-/// What sacreBLEU takes for Chinese. Its table means the characters above U+FFFF too, but
-/// is written so that it has U+2001 to U+2A6D instead: dashes and quotation marks come apart
-/// and rare characters do not. Scores are the same only if this is.
+/// sacreBLEU's Chinese characters. Its table is meant to include characters above U+FFFF, but is
+/// written such that it contains U+2001 to U+2A6D instead: dashes and quotation marks are split and
+/// rare characters are not. Reproduced for equal scores.
 static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?x)[
@@ -71,16 +71,15 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a regular expression")
 }
 
-/// Punctuation apart from words.
-fn western(line: &str) -> String {
+fn split_punctuation(line: &str) -> String {
     let mut line = line.to_owned();
-    for (pattern, apart) in PASSES.iter() {
-        line = pattern.replace_all(&line, *apart).into_owned();
+    for (pattern, replacement) in PASSES.iter() {
+        line = pattern.replace_all(&line, *replacement).into_owned();
     }
-    joined(super::text::words(&line).map(str::to_owned))
+    join(super::text::words(&line).map(str::to_owned))
 }
 
-fn chinese_apart(line: &str) -> Cow<'_, str> {
+fn split_chinese(line: &str) -> Cow<'_, str> {
     CHINESE.replace_all(line, " $0 ")
 }
 
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay_whole_and_points_come_apart() {
+    fn punctuation_is_split_but_not_inside_numbers() {
         let cut = |line| tokenize(line, BleuTokenizer::V13a);
         assert_eq!(cut("It cost $3.50, he said."), "It cost $ 3.50 , he said .");
         assert_eq!(cut("1,234.5 km."), "1,234.5 km .");
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn chinese_is_cut_by_characters() {
+    fn chinese_is_split_into_characters() {
         assert_eq!(
             tokenize("好久不见, Tom。", BleuTokenizer::Zh),
             "好 久 不 见 , Tom 。"

@@ -1,9 +1,9 @@
-//! Files as text: plain, `.gz`, or a file in a `.zip`.
+//! Text files: plain, `.gz`, or an entry of a `.zip`.
 //!
-//! They are read as a whole. What people train on here fits into memory many times, and a
-//! wrong byte is then found before anything is made of the right ones. A file of a few kilobytes can
-//! be written that unpacks to more than any machine holds: what becomes far larger than text does,
-//! which is a third to a tenth of its size when it is packed, is refused on the way.
+//! Files are read as a whole, so an invalid byte is found before any example is used; training data
+//! fits into memory. Decompression is limited, since a file of a few kilobytes can expand to more
+//! than the memory of any machine: text compresses to a third to a tenth of its size, and files
+//! that expand far beyond that are rejected.
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -11,42 +11,42 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
-use zoo_spec::{NotUtf8, Printable, UnknownWord};
+use zoo_spec::{NotUtf8, Printable, UnknownName};
 
 use crate::DataError;
 
-/// What becomes more than so many times as large is no text.
-const MOST_TIMES: u64 = 100;
-/// What the smallest file may become, in bytes: a short text that says the same over and over.
-const ALWAYS: u64 = 64 << 20;
+const MAX_RATIO: u64 = 100;
+/// Decompressed bytes that are always allowed, for short repetitive texts.
+const MIN_BUDGET: u64 = 64 << 20;
 
-/// What may still be unpacked of one file, in bytes. The files of an archive share it: they
-/// can lie on top of each other.
+/// Decompression budget of a file in bytes. The entries of an archive share it, since they can
+/// overlap.
 #[derive(Debug)]
-struct Allowance {
-    most: u64,
+struct Budget {
+    max: u64,
     left: u64,
 }
 
-impl Allowance {
-    fn of(packed: usize) -> Self {
-        let most = (packed as u64).saturating_mul(MOST_TIMES).max(ALWAYS);
-        Self { most, left: most }
+impl Budget {
+    fn new(compressed: usize) -> Self {
+        let max = (compressed as u64)
+            .saturating_mul(MAX_RATIO)
+            .max(MIN_BUDGET);
+        Self { max, left: max }
     }
 
-    /// Reads to the end, or until it is too much.
-    fn read(&mut self, path: &Path, packed: impl Read) -> Result<Vec<u8>, DataError> {
+    fn read(&mut self, path: &Path, compressed: impl Read) -> Result<Vec<u8>, DataError> {
         let mut bytes = vec![];
-        packed
+        compressed
             .take(self.left.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(|error| damaged(path, &error))?;
         self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(|| {
-            DataError::Refused(format!(
-                "{} would become more than {} MiB, which no text of its size does: it is not read. \
-                 If you know what it is, unpack it and name what is in it",
+            DataError::Invalid(format!(
+                "{} decompresses to more than {} MiB, too much for a text file of its size\n  \
+                 help: if this is intended, decompress it and use the decompressed file",
                 path.display(),
-                self.most >> 20
+                self.max >> 20
             ))
         })?;
         Ok(bytes)
@@ -55,31 +55,31 @@ impl Allowance {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// The file, or the archive and the file in it.
+    /// Path of the file, or `archive.zip#entry`.
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
 impl Content {
-    /// Reads a file. `archive.zip#name` is a file in an archive; the name can be left out
-    /// where there is only one.
+    /// Reads a file. `archive.zip#name` is an entry of an archive; the name can be omitted if it is
+    /// the only one.
     pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
-        let (path, entry) = with_entry(path);
+        let (path, entry) = split_entry(path);
         let extension = extension(&path);
         if extension == "zip" {
             let mut archive = Archive::read(&path)?;
-            let index = archive.choose(entry.as_deref())?;
+            let index = archive.select(entry.as_deref())?;
             return archive.content(index);
         }
         let mut bytes = bytes(&path)?;
         if extension == "gz" {
-            let mut allowance = Allowance::of(bytes.len());
-            bytes = allowance.read(&path, MultiGzDecoder::new(bytes.as_slice()))?;
+            let mut budget = Budget::new(bytes.len());
+            bytes = budget.read(&path, MultiGzDecoder::new(bytes.as_slice()))?;
         }
         Self::decode(path.display().to_string(), bytes)
     }
 
-    /// Bytes as text, without the mark that some programs put first.
+    /// Decodes UTF-8 without a byte order mark.
     fn decode(name: String, bytes: Vec<u8>) -> Result<Self, DataError> {
         match String::from_utf8(bytes) {
             Ok(text) => {
@@ -90,27 +90,27 @@ impl Content {
                 Ok(Self { name, text })
             }
             Err(error) => {
-                let wrong = NotUtf8::of(error.as_bytes()).unwrap_or_default();
+                let error_at = NotUtf8::detect(error.as_bytes()).unwrap_or_default();
                 let name = Printable(&name);
-                Err(DataError::Encoding(format!("{name}, {wrong}")))
+                Err(DataError::Encoding(format!("{name}, {error_at}")))
             }
         }
     }
 }
 
-/// The files of an archive; none leaves its folder.
+/// A `.zip` archive without paths that leave its folder.
 pub(crate) struct Archive {
     path: PathBuf,
     zip: ZipArchive<Cursor<Vec<u8>>>,
-    allowance: Allowance,
-    /// Those that are no folders, by name and index, in the order of their names.
+    budget: Budget,
+    /// File entries as (name, index), sorted by name.
     pub(crate) entries: Vec<(String, usize)>,
 }
 
 impl Archive {
     pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = bytes(path)?;
-        let allowance = Allowance::of(bytes.len());
+        let budget = Budget::new(bytes.len());
         let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| damaged(path, &error))?;
         let mut entries = vec![];
         for index in 0..zip.len() {
@@ -118,10 +118,10 @@ impl Archive {
                 .by_index_raw(index)
                 .map_err(|error| damaged(path, &error))?;
             let name = file.name().map_err(|error| damaged(path, &error))?;
-            if leaves_folder(&name) {
-                return Err(DataError::LeavesFolder(format!(
-                    "{} has an entry that leaves its folder: \"{}\". Nothing of it is read: make the \
-                     archive anew, with names relative to one folder",
+            if is_path_traversal(&name) {
+                return Err(DataError::PathTraversal(format!(
+                    "{} has an entry outside of its folder: \"{}\"\n  help: recreate the archive with \
+                     relative paths",
                     path.display(),
                     Printable(&name)
                 )));
@@ -134,33 +134,29 @@ impl Archive {
         Ok(Self {
             path: path.to_owned(),
             zip,
-            allowance,
+            budget,
             entries,
         })
     }
 
-    /// The file of that name, or the only one.
-    fn choose(&self, wanted: Option<&str>) -> Result<usize, DataError> {
+    /// Index of the entry with this name, or of the only entry.
+    fn select(&self, entry: Option<&str>) -> Result<usize, DataError> {
         let path = self.path.display();
-        let found = match (wanted, self.entries.as_slice()) {
-            (Some(wanted), entries) => entries.iter().find(|(name, _)| name == wanted),
+        let found = match (entry, self.entries.as_slice()) {
+            (Some(entry), entries) => entries.iter().find(|(name, _)| name == entry),
             (None, [only]) => Some(only),
-            (None, []) => {
-                let what = path.to_string();
-                return Err(DataError::Empty { what });
-            }
+            (None, []) => return Err(DataError::empty(path.to_string())),
             (None, [first, ..]) => {
-                return Err(DataError::Refused(format!(
-                    "{path} has no single file to read: write the one you mean behind a #, for \
-                     example {path}#{}",
+                return Err(DataError::Invalid(format!(
+                    "{path} has several files\n  help: select one with #, for example {path}#{}",
                     Printable(&first.0)
                 )));
             }
         };
         found.map(|(_, index)| *index).ok_or_else(|| {
             let known = self.entries.iter().map(|(name, _)| name.as_str());
-            let unknown = UnknownWord::new("entry", wanted.unwrap_or_default(), known);
-            DataError::Refused(format!("{path}: {unknown}"))
+            let unknown = UnknownName::new("entry", entry.unwrap_or_default(), known);
+            DataError::Invalid(format!("{path}: {unknown}"))
         })
     }
 
@@ -170,20 +166,19 @@ impl Archive {
             .by_index(index)
             .map_err(|error| damaged(&self.path, &error))?;
         let entry = file.name().map_err(|error| damaged(&self.path, &error))?;
-        let packed = extension(Path::new(entry.as_ref())) == "gz";
+        let is_gz = extension(Path::new(entry.as_ref())) == "gz";
         let name = format!("{}#{entry}", self.path.display());
-        let mut bytes = self.allowance.read(&self.path, file)?;
-        if packed {
-            let unpacked = MultiGzDecoder::new(bytes.as_slice());
-            bytes = self.allowance.read(Path::new(&name), unpacked)?;
+        let mut bytes = self.budget.read(&self.path, file)?;
+        if is_gz {
+            let decoder = MultiGzDecoder::new(bytes.as_slice());
+            bytes = self.budget.read(Path::new(&name), decoder)?;
         }
         Content::decode(name, bytes)
     }
 }
 
-/// Whether a file of that name could be unpacked to somewhere else. Names are judged as
-/// both kinds of systems would read them: an archive is bad wherever it is opened.
-fn leaves_folder(name: &str) -> bool {
+/// Whether the path of an entry leaves the folder it is extracted to, on Unix or Windows.
+fn is_path_traversal(name: &str) -> bool {
     let mut parts = name.split(['/', '\\']);
     let drive = name.as_bytes().get(1) == Some(&b':');
     name.starts_with(['/', '\\']) || drive || parts.any(|part| part == "..")
@@ -193,23 +188,22 @@ fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     fs::read(path).map_err(|error| DataError::file(path, &error))
 }
 
-fn damaged(path: &Path, why: &dyn std::error::Error) -> DataError {
-    let why = why.to_string();
-    DataError::Refused(format!(
-        "{} cannot be unpacked: {}",
+fn damaged(path: &Path, reason: &dyn std::error::Error) -> DataError {
+    let reason = reason.to_string();
+    DataError::Invalid(format!(
+        "cannot decompress {}: {}",
         path.display(),
-        Printable(&why)
+        Printable(&reason)
     ))
 }
 
-/// What follows the last point of a name, in small letters.
+/// File extension in lowercase.
 pub(crate) fn extension(path: &Path) -> String {
     let extension = path.extension().unwrap_or_default();
     extension.to_string_lossy().to_lowercase()
 }
 
-/// `archive.zip#name` as both.
-fn with_entry(path: &Path) -> (PathBuf, Option<String>) {
+fn split_entry(path: &Path) -> (PathBuf, Option<String>) {
     let text = path.to_string_lossy();
     match text.split_once(".zip#") {
         Some((archive, entry)) => (format!("{archive}.zip").into(), Some(entry.to_owned())),
@@ -223,21 +217,21 @@ mod tests {
     use crate::test_files::Folder;
 
     #[test]
-    fn plain_and_packed_texts_read_alike() {
+    fn plain_and_compressed_files_are_read() {
         let folder = Folder::new();
         let text = "好久不见\r\nlong time\n";
         let zip = folder.zip("a.zip", &[("inner/", ""), ("inner/a.txt", text)]);
         let members = text
             .split_inclusive('\n')
-            .map(|line| folder.packed(line.as_bytes()));
+            .map(|line| folder.gzip(line.as_bytes()));
         for path in [
             folder.file("a.txt", text),
-            // The mark that some programs put first is not text.
-            folder.file("marked.txt", format!("\u{feff}{text}")),
+            // With a byte order mark.
+            folder.file("bom.txt", format!("\u{feff}{text}")),
             folder.gz("a.txt.gz", text.as_bytes()),
-            // Members of a gz are one text.
+            // Several gzip members.
             folder.file("members.gz", members.collect::<Vec<_>>().concat()),
-            folder.zip_of("gz.zip", &[("a.txt.gz", &folder.packed(text.as_bytes()))]),
+            folder.zip_bytes("gz.zip", &[("a.txt.gz", &folder.gzip(text.as_bytes()))]),
             folder.zip("dots.zip", &[("in/a..b.txt", text)]),
             folder.path("a.zip#inner/a.txt"),
             zip.clone(),
@@ -249,16 +243,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(path: &Path, message: &str) {
+    fn check_error(path: &Path, message: &str) {
         let error = Content::read(path).unwrap_err().to_string();
         let folder = path.parent().unwrap().display().to_string();
         assert_eq!(error.replace(&folder, "."), message);
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_files_are_rejected() {
         let folder = Folder::new();
-        let whole = folder.packed(&[b'x'; 500]);
+        let whole = folder.gzip(&[b'x'; 500]);
         let both = folder.zip("both.zip", &[("train.en", "a"), ("train.de", "b")]);
         for (path, message) in [
             (
@@ -266,27 +260,21 @@ mod tests {
                 "cannot read ./missing.txt: No such file or directory (os error 2)",
             ),
             (
-                folder.file("wide.txt", b"\xff\xfea\0\n\0"),
-                "./wide.txt, line 1: it begins with the mark of UTF-16, and only UTF-8 is read\n  \
-                 do: iconv -f UTF-16 -t UTF-8 FILE > NEW",
-            ),
-            (
                 folder.file("not.gz", b"not packed at all"),
-                "./not.gz cannot be unpacked: invalid gzip header",
+                "cannot decompress ./not.gz: invalid gzip header",
             ),
             (
                 folder.zip("b.zip", &[("b.txt.gz", "not packed at all")]),
-                "./b.zip#b.txt.gz cannot be unpacked: invalid gzip header",
+                "cannot decompress ./b.zip#b.txt.gz: invalid gzip header",
             ),
             (
                 folder.file("cut.gz", &whole[..whole.len() - 4]),
-                "./cut.gz cannot be unpacked: unexpected end of file",
+                "cannot decompress ./cut.gz: unexpected end of file",
             ),
-            // One file of an archive has to be chosen.
             (
                 both,
-                "./both.zip has no single file to read: write the one you mean behind a #, for \
-                 example ./both.zip#train.de",
+                "./both.zip has several files\n  help: select one with #, for example \
+                 ./both.zip#train.de",
             ),
             (
                 folder.path("both.zip#trian.en"),
@@ -295,41 +283,45 @@ mod tests {
             ),
             (folder.zip("none.zip", &[]), "./none.zip has no examples"),
         ] {
-            refused(&path, message);
+            check_error(&path, message);
         }
         let latin = b"ok\nok\nna\xefve";
-        for file in [
-            folder.file("latin.txt", latin),
-            folder.gz("latin.gz", latin),
+        for (file, line) in [
+            (folder.file("latin.txt", latin), 3),
+            (folder.gz("latin.gz", latin), 3),
+            (folder.file("utf-16.txt", b"\xff\xfea\0\n\0"), 1),
         ] {
-            let said = Content::read(&file).unwrap_err().to_string();
+            let error = Content::read(&file).unwrap_err().to_string();
             let name = file.display();
-            let expected = format!("{name}, line 3: byte 8 of the file is not UTF-8");
-            assert!(said.starts_with(&expected), "{said}");
+            let expected = format!("{name}, line {line}: ");
+            assert!(error.starts_with(&expected), "{error}");
         }
         let error = Content::read(&folder.file("not.zip", b"plain")).unwrap_err();
         let error = error.to_string();
-        assert!(error.contains("not.zip cannot be unpacked: "), "{error}");
+        assert!(
+            error.contains("cannot decompress ") && error.contains("not.zip: "),
+            "{error}"
+        );
     }
 
     #[test]
-    fn what_becomes_far_too_large_is_not_unpacked() {
+    fn decompression_is_limited() {
         let folder = Folder::new();
-        // 65 times a mebibyte, of about a kilobyte each.
-        let members = folder.packed(&[b'a'; 1 << 20]).repeat(65);
-        let why = "would become more than 64 MiB, which no text of its size does: it is not read. \
-                   If you know what it is, unpack it and name what is in it";
+        // 65 MiB, in members of about 1 KiB.
+        let members = folder.gzip(&[b'a'; 1 << 20]).repeat(65);
+        let reason = "decompresses to more than 64 MiB, too much for a text file of its size\n  \
+                      help: if this is intended, decompress it and use the decompressed file";
         let gz = folder.file("large.gz", &members);
-        refused(&gz, &format!("./large.gz {why}"));
-        let zip = folder.zip_of("large.zip", &[("large.txt.gz", &members)]);
-        refused(&zip, &format!("./large.zip#large.txt.gz {why}"));
-        let most = folder.packed(&[b'a'; 1 << 20]).repeat(64);
-        let most = Content::read(&folder.file("most.gz", &most)).unwrap();
-        assert_eq!(most.text.len(), 64 << 20);
+        check_error(&gz, &format!("./large.gz {reason}"));
+        let zip = folder.zip_bytes("large.zip", &[("large.txt.gz", &members)]);
+        check_error(&zip, &format!("./large.zip#large.txt.gz {reason}"));
+        let max = folder.gzip(&[b'a'; 1 << 20]).repeat(64);
+        let max = Content::read(&folder.file("max.gz", &max)).unwrap();
+        assert_eq!(max.text.len(), 64 << 20);
     }
 
     #[test]
-    fn an_archive_that_leaves_its_folder_is_not_read() {
+    fn path_traversal_is_rejected() {
         let folder = Folder::new();
         for entry in [
             "../a.txt",
@@ -339,33 +331,33 @@ mod tests {
             "C:\\a.txt",
         ] {
             let zip = folder.zip("bad.zip", &[("good.txt", "a"), (entry, "b")]);
-            refused(
+            check_error(
                 &zip,
                 &format!(
-                    "./bad.zip has an entry that leaves its folder: \"{entry}\". Nothing of it \
-                     is read: make the archive anew, with names relative to one folder"
+                    "./bad.zip has an entry outside of its folder: \"{entry}\"\n  help: recreate the \
+                     archive with relative paths"
                 ),
             );
         }
     }
 
     #[test]
-    fn it_is_used_up_and_nothing_is_read_beyond_it() {
-        let most = 10 << 20;
-        let mut allowance = Allowance { most, left: 10 };
-        let mut read = |bytes: &mut dyn Read| allowance.read(Path::new("a.zip"), bytes);
+    fn budget_is_shared_by_entries() {
+        let max = 10 << 20;
+        let mut budget = Budget { max, left: 10 };
+        let mut read = |bytes: &mut dyn Read| budget.read(Path::new("a.zip"), bytes);
         assert_eq!(read(&mut &b"1234567"[..]).unwrap(), b"1234567");
         assert_eq!(read(&mut &b"890"[..]).unwrap(), b"890");
         let error = read(&mut std::io::repeat(b'a')).unwrap_err().to_string();
         assert!(
-            error.starts_with("a.zip would become more than 10 MiB"),
+            error.starts_with("a.zip decompresses to more than 10 MiB"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_large_file_may_become_larger() {
-        assert_eq!(Allowance::of(0).most, ALWAYS);
-        assert_eq!(Allowance::of(1 << 30).most, 100 << 30);
+    fn budget_grows_with_the_file() {
+        assert_eq!(Budget::new(0).max, MIN_BUDGET);
+        assert_eq!(Budget::new(1 << 30).max, 100 << 30);
     }
 }

@@ -1,16 +1,16 @@
-//! Documents and the classes they are of.
+//! Readers of labelled documents.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zoo_spec::{Printable, UnknownWord};
+use zoo_spec::{Printable, UnknownName};
 
 use super::content::Content;
-use super::table::Records;
-use super::{ALLOWED_BAD, Read, folders};
+use super::csv::Records;
+use super::{ALLOWED_BAD, Dataset, folders};
 use crate::{DataError, Labelled};
 
-/// Where documents and their classes are.
+/// A file or folder of labelled documents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabelledText {
     path: PathBuf,
@@ -22,11 +22,11 @@ pub struct LabelledText {
 enum Format {
     /// Lines `label<TAB>text`.
     Tsv,
-    /// A table with a line of names first, by the names of label and text, and a delimiter.
+    /// CSV with a header: columns of label and text, and the delimiter.
     Csv([String; 2], u8),
-    /// An object a line, by the names of label and text.
+    /// One JSON object per line: fields of label and text.
     JsonLines([String; 2]),
-    /// A folder for each class, a `.txt` for each document.
+    /// One folder per class, one `.txt` file per document.
     Folders,
 }
 
@@ -44,9 +44,9 @@ impl LabelledText {
         Self::new(path, Format::Tsv)
     }
 
-    /// A table with commas and a line of column names first: those of the label and of the text.
-    /// Fields may be quoted, and then hold delimiters, line ends and doubled quotes. A quote that
-    /// would swallow rows is an error.
+    /// A comma-separated table whose header names the columns of label and text. Fields may be
+    /// quoted, and then contain delimiters, line ends and doubled quotes. A stray quote that
+    /// swallows rows is an error.
     pub fn csv(
         path: impl Into<PathBuf>,
         label: impl Into<String>,
@@ -55,7 +55,7 @@ impl LabelledText {
         Self::new(path, Format::Csv([label.into(), text.into()], b','))
     }
 
-    /// A JSON object a line, with the names of the label's and of the text's field.
+    /// JSON lines with fields for label and text.
     pub fn json_lines(
         path: impl Into<PathBuf>,
         label: impl Into<String>,
@@ -64,14 +64,13 @@ impl LabelledText {
         Self::new(path, Format::JsonLines([label.into(), text.into()]))
     }
 
-    /// A folder, or a `.zip`, with a folder for each class and a `.txt` (or `.txt.gz`) for
-    /// each document.
+    /// A folder or a `.zip` with one folder per class and one `.txt` (or `.txt.gz`) file per
+    /// document.
     pub fn folders(path: impl Into<PathBuf>) -> Self {
         Self::new(path, Format::Folders)
     }
 
-    /// What separates the columns of a table, where it is no comma. Does nothing for other
-    /// formats.
+    /// Delimiter of a CSV table, if not a comma. Ignored by other formats.
     #[must_use]
     pub fn with_delimiter(mut self, character: u8) -> Self {
         if let Format::Csv(_, delimiter) = &mut self.format {
@@ -80,35 +79,34 @@ impl LabelledText {
         self
     }
 
-    /// The share of lines, or documents, that may be bad. Default: 0.01.
+    /// Fraction of lines, or documents, that may be bad. Default: 0.01.
     #[must_use]
-    pub fn with_allowed_bad(mut self, share: f64) -> Self {
-        self.allowed_bad = share;
+    pub fn with_allowed_bad(mut self, fraction: f64) -> Self {
+        self.allowed_bad = fraction;
         self
     }
 
-    /// Reads them. Blanks around a label or a text are not part of it.
+    /// Reads the documents. Whitespace around labels and texts is removed.
     ///
     /// # Errors
     ///
-    /// [`DataError::Refused`] if a table has no such column or a quote in it swallows rows,
-    /// [`DataError::TooManyBad`] and [`DataError::Empty`]; otherwise what [`DataError`] has for files,
-    /// archives and encodings.
-    pub fn read(&self) -> Result<Read<Labelled>, DataError> {
-        DataError::share("allowed_bad", self.allowed_bad)?;
-        let read = match &self.format {
-            Format::Tsv => Read::lines(&self.path, tsv_line)?,
+    /// [`DataError::Invalid`] if a column is missing or a quote swallows rows,
+    /// [`DataError::TooManyBad`], [`DataError::Empty`]; otherwise the errors of [`DataError`] for
+    /// files, archives and encodings.
+    pub fn read(&self) -> Result<Dataset<Labelled>, DataError> {
+        DataError::fraction("allowed_bad", self.allowed_bad)?;
+        let dataset = match &self.format {
+            Format::Tsv => Dataset::from_lines(&self.path, tsv_line)?,
             Format::JsonLines([label, text]) => {
-                Read::lines(&self.path, |line| json_line(line, label, text))?
+                Dataset::from_lines(&self.path, |line| json_line(line, label, text))?
             }
             Format::Csv([label, text], delimiter) => csv(&self.path, label, text, *delimiter)?,
             Format::Folders => folders::read(&self.path)?,
         };
-        read.judge(self.allowed_bad)
+        dataset.check(self.allowed_bad)
     }
 }
 
-/// A label and a text, unless one of them is blank.
 pub(super) fn labelled(label: &str, text: &str) -> Result<Labelled, String> {
     match (label.trim(), text.trim()) {
         ("", _) => Err("the label is blank".to_owned()),
@@ -125,50 +123,55 @@ fn tsv_line(line: &str) -> Result<Labelled, String> {
 }
 
 fn json_line(line: &str, label: &str, text: &str) -> Result<Labelled, String> {
-    // Which line it is of the file is said already.
+    // The caller reports the line of the file.
     let failed = |error: serde_json::Error| {
-        let why = error.to_string().replace(" at line 1 ", " at ");
-        format!("not JSON ({why})")
+        let reason = error.to_string().replace(" at line 1 ", " at ");
+        format!("not JSON ({reason})")
     };
     let value: Value = serde_json::from_str(line).map_err(failed)?;
     let object = value.as_object().ok_or("not a JSON object")?;
     let field = |name: &str| {
         object.get(name).ok_or_else(|| {
             let known = object.keys().map(String::as_str);
-            let unknown = UnknownWord::new("field", name, known).to_string();
+            let unknown = UnknownName::new("field", name, known).to_string();
             unknown.replace("\n  ", " ")
         })
     };
     let label = match field(label)? {
         Value::String(label) => label.clone(),
         number @ (Value::Number(_) | Value::Bool(_)) => number.to_string(),
-        _ => return Err(format!("\"{label}\" is no text and no number")),
+        _ => return Err(format!("\"{label}\" is neither a string nor a number")),
     };
     let text = field(text)?
         .as_str()
-        .ok_or_else(|| format!("\"{text}\" is no text"))?;
+        .ok_or_else(|| format!("\"{text}\" is not a string"))?;
     labelled(&label, text)
 }
 
-fn csv(path: &Path, label: &str, text: &str, delimiter: u8) -> Result<Read<Labelled>, DataError> {
+fn csv(
+    path: &Path,
+    label: &str,
+    text: &str,
+    delimiter: u8,
+) -> Result<Dataset<Labelled>, DataError> {
     let file = Content::read(path)?;
-    let mut read = Read::of(&file.name);
+    let mut dataset = Dataset::new(&file.name);
     let mut records = Records::new(&file.name, &file.text, delimiter);
     let names = records.next()?.map_or(vec![], |first| first.fields);
     if names.iter().all(|name| name.trim().is_empty()) {
-        return Err(DataError::Empty { what: file.name });
+        return Err(DataError::empty(file.name));
     }
-    let column = |wanted: &str| {
+    let column = |header: &str| {
         let all = names.iter().map(|name| name.trim());
-        all.clone().position(|name| name == wanted).ok_or_else(|| {
-            let unknown = UnknownWord::new("column", wanted, all);
-            DataError::Refused(format!("{}, line 1: {unknown}", Printable(&file.name)))
+        all.clone().position(|name| name == header).ok_or_else(|| {
+            let unknown = UnknownName::new("column", header, all);
+            DataError::Invalid(format!("{}, line 1: {unknown}", Printable(&file.name)))
         })
     };
     let [label, text] = [column(label)?, column(text)?];
     while let Some(record) = records.next()? {
         let fields = &record.fields;
-        // Programs that end every line with a delimiter add a column without anything in it.
+        // A delimiter at the end of a line adds an empty column.
         let is_too_long = fields
             .iter()
             .skip(names.len())
@@ -184,9 +187,9 @@ fn csv(path: &Path, label: &str, text: &str, delimiter: u8) -> Result<Read<Label
         let text = example
             .as_ref()
             .map_or_else(|_| fields.join(","), |_| String::new());
-        read.add(&file.name, record.line, example, &text);
+        dataset.add(&file.name, record.line, example, &text);
     }
-    Ok(read)
+    Ok(dataset)
 }
 
 #[cfg(test)]
@@ -194,7 +197,7 @@ mod tests {
     use super::*;
     use crate::test_files::Folder;
 
-    /// A file, its labels with their texts, and its bad lines with the reason.
+    /// A file, its examples, and its bad lines with the reason.
     type Case<'a> = (
         LabelledText,
         &'a [(&'a str, &'a str)],
@@ -202,7 +205,7 @@ mod tests {
     );
 
     #[test]
-    fn good_lines_are_read_and_bad_ones_are_named() {
+    fn valid_lines_are_read_and_bad_lines_are_reported() {
         let folder = Folder::new();
         let csv = |text: &str| {
             let name = format!("{}.csv", text.len());
@@ -225,17 +228,17 @@ mod tests {
                 &[
                     (3, "unknown field \"y\": did you mean x? known: x"),
                     (4, "not a JSON object"),
-                    (5, "\"x\" is no text"),
+                    (5, "\"x\" is not a string"),
                     (6, "not JSON (EOF while parsing an object at column 4)"),
-                    (7, "\"y\" is no text and no number"),
+                    (7, "\"y\" is neither a string nor a number"),
                 ],
             ),
             (
-                csv("id,x,y\n1,\"good,\nreally\",5\n2,alone\n3,\"he said \"\"no\"\"\",1\n"),
-                &[("5", "good,\nreally"), ("1", "he said \"no\"")],
+                csv("id,x,y\n1,\"good,\nreally\",5\n2,alone\n3,\"he error \"\"no\"\"\",1\n"),
+                &[("5", "good,\nreally"), ("1", "he error \"no\"")],
                 &[(4, "2 columns instead of 3")],
             ),
-            // Rows that are too long, but for a column with nothing in it.
+            // Rows that are too long, except for an empty column.
             (
                 csv("y,x\n1,good, really\n2,bad,\n3,fine, ,\n"),
                 &[("2", "bad"), ("3", "fine")],
@@ -248,31 +251,33 @@ mod tests {
             ),
         ];
         for (text, examples, bad) in cases {
-            // Nearly all lines may be bad.
             let read = text.with_allowed_bad(0.9).read().unwrap();
             let documents = read.examples.iter().map(|it| (&*it.label, &*it.text));
             assert_eq!(documents.collect::<Vec<_>>(), examples);
             assert_eq!(read.report.first_bad.len(), bad.len());
-            for (shown, (line, why)) in read.report.first_bad.iter().zip(bad) {
-                assert!(shown.contains(&format!(", line {line}: {why}")), "{shown}");
+            for (shown, (line, reason)) in read.report.first_bad.iter().zip(bad) {
+                assert!(
+                    shown.contains(&format!(", line {line}: {reason}")),
+                    "{shown}"
+                );
             }
         }
     }
 
     #[test]
-    fn blank_lines_are_counted_and_too_many_bad_ones_are_an_error() {
+    fn blank_lines_are_counted_and_too_many_bad_lines_are_an_error() {
         let folder = Folder::new();
         let text = LabelledText::tsv(folder.file("a.tsv", "1\ta\n\nno tab\n"));
         assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
         let report = text.with_allowed_bad(0.5).read().unwrap().report;
-        assert_eq!((report.kept, report.blank, report.bad), (1, 1, 1));
+        assert_eq!((report.num_examples, report.blank, report.bad), (1, 1, 1));
         assert!(report.first_bad[0].ends_with(": \"no tab\""), "{report}");
     }
 
     #[test]
-    fn tables_that_cannot_be_read_are_errors() {
+    fn invalid_tables_are_rejected() {
         let folder = Folder::new();
-        let mut rows: Vec<String> = (0..1000).map(|at| format!("{},a film", at % 2)).collect();
+        let mut rows: Vec<String> = (0..1000).map(|i| format!("{},a film", i % 2)).collect();
         rows[300] = "1,\"a film".to_owned();
         let swallowed = format!("y,x\n{}\n", rows.join("\n"));
         for (table, expected) in [
@@ -283,16 +288,16 @@ mod tests {
             // One stray quote does not swallow the rest of a file.
             (
                 swallowed.as_str(),
-                ", line 302: the quote that opens here takes in lines 303 to 322",
+                ", line 302: the quote opened here swallows lines 303 to 322",
             ),
             ("", " has no examples"),
             ("y,x\n", " has no examples"),
         ] {
             let path = folder.file("a.csv", table);
-            let said = LabelledText::csv(&path, "y", "x").read();
-            let said = said.unwrap_err().to_string();
+            let error = LabelledText::csv(&path, "y", "x").read();
+            let error = error.unwrap_err().to_string();
             let expected = format!("{}{expected}", path.display());
-            assert!(said.starts_with(&expected), "{said}");
+            assert!(error.starts_with(&expected), "{error}");
         }
     }
 }

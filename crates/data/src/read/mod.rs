@@ -1,35 +1,35 @@
-//! Examples from files.
+//! Readers of text files.
 
 mod content;
+mod csv;
 mod folders;
 mod labelled;
 mod parallel;
 mod report;
-mod table;
 
 use std::path::Path;
 
 use self::content::Content;
 pub use self::labelled::LabelledText;
 pub use self::parallel::ParallelText;
-pub use self::report::{Read, ReadReport};
+pub use self::report::{Dataset, ReadReport};
 use crate::DataError;
 
-/// The share of lines that may be bad, if nobody says otherwise: a slip in a large file is
-/// no reason not to train, a wrong column is.
+/// Default fraction of lines that may be bad: a few typos in a large file are fine, a wrong column
+/// is not.
 const ALLOWED_BAD: f64 = 0.01;
 
-/// A whole file as running text, ends of lines as `\n`. What is packed may become 64 MiB, or
-/// a hundred times what the file has.
+/// Reads a whole file as running text with `\n` line ends. Decompression is limited to 64 MiB or a
+/// hundred times the size of the file, whichever is larger.
 ///
 /// # Errors
 ///
-/// [`DataError::Empty`] if there is nothing but blanks in it; otherwise what [`DataError`] has
-/// for files, archives and encodings.
+/// [`DataError::Empty`] if the file is blank; otherwise the errors of [`DataError`] for files,
+/// archives and encodings.
 pub fn plain_text(path: &Path) -> Result<String, DataError> {
     let content = Content::read(path)?;
     if content.text.trim().is_empty() {
-        return Err(DataError::Empty { what: content.name });
+        return Err(DataError::empty(content.name));
     }
     Ok(content.text.replace("\r\n", "\n"))
 }
@@ -40,7 +40,7 @@ mod tests {
     use crate::test_files::Folder;
 
     #[test]
-    fn running_text_is_kept_as_it_is() {
+    fn plain_text_keeps_whitespace() {
         let folder = Folder::new();
         let path = folder.gz("play.txt.gz", "First:\r\n  Hear me.\n\nAll:\n".as_bytes());
         assert_eq!(plain_text(&path).unwrap(), "First:\n  Hear me.\n\nAll:\n");

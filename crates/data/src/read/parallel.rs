@@ -1,14 +1,14 @@
-//! Texts and their translations, line by line.
+//! Readers of parallel text.
 
 use std::path::{Path, PathBuf};
 
 use zoo_spec::Printable;
 
 use super::content::Content;
-use super::{ALLOWED_BAD, Read};
+use super::{ALLOWED_BAD, Dataset};
 use crate::{DataError, Pair};
 
-/// Where texts and their translations are.
+/// Files of texts and their translations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParallelText {
     source: PathBuf,
@@ -18,9 +18,9 @@ pub struct ParallelText {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Target {
-    /// A file whose line N is the translation of line N of the source.
+    /// Line N is the translation of line N of the source file.
     File(PathBuf),
-    /// The same file: both are on one line, in these columns counted from 0, or in the only two.
+    /// Tab-separated columns of the source file, counted from 0; `None` for exactly two columns.
     Columns(Option<[usize; 2]>),
 }
 
@@ -43,68 +43,68 @@ impl ParallelText {
         Self::new(path, Target::Columns(None))
     }
 
-    /// One file of lines with tabs, of which these two columns count (from 0).
+    /// One file of tab-separated lines, with the columns of source and target counted from 0.
     pub fn tsv_columns(path: impl Into<PathBuf>, source: usize, target: usize) -> Self {
         Self::new(path, Target::Columns(Some([source, target])))
     }
 
-    /// The share of lines that may be bad. Default: 0.01.
+    /// Fraction of lines that may be bad. Default: 0.01.
     #[must_use]
-    pub fn with_allowed_bad(mut self, share: f64) -> Self {
-        self.allowed_bad = share;
+    pub fn with_allowed_bad(mut self, fraction: f64) -> Self {
+        self.allowed_bad = fraction;
         self
     }
 
-    /// Reads them. Blanks around a text are not part of it.
+    /// Reads the pairs. Whitespace around texts is removed.
     ///
     /// # Errors
     ///
-    /// [`DataError::Refused`] if two files do not belong together, [`DataError::TooManyBad`] and
-    /// [`DataError::Empty`]; otherwise what [`DataError`] has for files, archives and encodings.
-    pub fn read(&self) -> Result<Read<Pair>, DataError> {
-        DataError::share("allowed_bad", self.allowed_bad)?;
-        let read = match &self.target {
-            Target::File(target) => two(&self.source, target)?,
+    /// [`DataError::Invalid`] if the files have different numbers of lines,
+    /// [`DataError::TooManyBad`], [`DataError::Empty`]; otherwise the errors of [`DataError`] for
+    /// files, archives and encodings.
+    pub fn read(&self) -> Result<Dataset<Pair>, DataError> {
+        DataError::fraction("allowed_bad", self.allowed_bad)?;
+        let dataset = match &self.target {
+            Target::File(target) => read_files(&self.source, target)?,
             Target::Columns(columns) => {
-                Read::lines(&self.source, |line| columns_of(line, *columns))?
+                Dataset::from_lines(&self.source, |line| parse_columns(line, *columns))?
             }
         };
-        read.judge(self.allowed_bad)
+        dataset.check(self.allowed_bad)
     }
 }
 
-fn two(source: &Path, target: &Path) -> Result<Read<Pair>, DataError> {
+fn read_files(source: &Path, target: &Path) -> Result<Dataset<Pair>, DataError> {
     let source = Content::read(source)?;
     let target = Content::read(target)?;
     let [source_lines, target_lines] = [&source, &target].map(|file| file.text.lines().count());
     if source_lines != target_lines {
-        return Err(DataError::Refused(format!(
-            "{} has {source_lines} lines and {} has {target_lines}: line N of one must be the \
-             translation of line N of the other",
+        return Err(DataError::Invalid(format!(
+            "{} has {source_lines} lines, but {} has {target_lines}\n  help: line N of one file must \
+             be the translation of line N of the other",
             Printable(&source.name),
             Printable(&target.name)
         )));
     }
-    let mut read = Read::of(&source.name);
-    read.report.files.push(target.name.clone());
+    let mut dataset = Dataset::new(&source.name);
+    dataset.report.files.push(target.name.clone());
     let lines = source.text.lines().zip(target.text.lines());
     for (line, (from, to)) in (1..).zip(lines) {
         let (name, pair, text) = match (from.trim(), to.trim()) {
             ("", "") => {
-                read.report.blank += 1;
+                dataset.report.blank += 1;
                 continue;
             }
-            ("", to) => (&source.name, Err("blank, and its translation is not"), to),
-            (from, "") => (&target.name, Err("blank, and its source is not"), from),
+            ("", to) => (&source.name, Err("blank line with a translation"), to),
+            (from, "") => (&target.name, Err("blank translation"), from),
             (from, to) => (&source.name, Ok(Pair::new(from, to)), from),
         };
-        read.add(name, line, pair.map_err(str::to_owned), text);
+        dataset.add(name, line, pair.map_err(str::to_owned), text);
     }
-    Ok(read)
+    Ok(dataset)
 }
 
-/// The pair in two columns of a line: the only ones, or those named.
-fn columns_of(line: &str, columns: Option<[usize; 2]>) -> Result<Pair, String> {
+fn parse_columns(line: &str, columns: Option<[usize; 2]>) -> Result<Pair, String> {
     let fields: Vec<&str> = line.split('\t').map(str::trim).collect();
     let count = fields.len();
     let [from, to] = columns.unwrap_or([0, 1]);
@@ -113,7 +113,7 @@ fn columns_of(line: &str, columns: Option<[usize; 2]>) -> Result<Pair, String> {
         return Err(format!("{count} columns instead of {needed}"));
     }
     match [fields[from], fields[to]] {
-        ["", _] | [_, ""] => Err("one of the columns is blank".to_owned()),
+        ["", _] | [_, ""] => Err("blank column".to_owned()),
         [from, to] => Ok(Pair::new(from, to)),
     }
 }
@@ -123,27 +123,26 @@ mod tests {
     use super::*;
     use crate::test_files::Folder;
 
-    /// Nearly all lines may be bad.
-    fn read(text: &ParallelText) -> Read<Pair> {
+    fn read(text: &ParallelText) -> Dataset<Pair> {
         text.clone().with_allowed_bad(0.9).read().unwrap()
     }
 
     #[test]
-    fn two_files_are_read_line_by_line_and_half_a_pair_is_bad() {
+    fn files_are_read_line_by_line() {
         let folder = Folder::new();
         let en = folder.gz("a.en.gz", b"one\r\n\n two \n");
         let zh = folder.file("a.zh", "一\n\n二");
         let two = ParallelText::files(&en, zh).read().unwrap();
         let expected = [Pair::new("one", "一"), Pair::new("two", "二")];
         assert_eq!(two.examples, expected);
-        assert_eq!((two.report.kept, two.report.blank), (2, 1));
+        assert_eq!((two.report.num_examples, two.report.blank), (2, 1));
 
         let short = folder.file("short.de", "eins\n");
         let error = ParallelText::files(&en, &short).read().unwrap_err();
         let [name, short] = [en, short].map(|path| path.display().to_string());
         let expected = format!(
-            "{name} has 3 lines and {short} has 1: line N of one must be the translation of line N \
-             of the other"
+            "{name} has 3 lines, but {short} has 1\n  help: line N of one file must be the \
+             translation of line N of the other"
         );
         assert_eq!(error.to_string(), expected);
 
@@ -155,19 +154,19 @@ mod tests {
         assert_eq!(half.report.bad, 2);
         let [en, de] = [en, de].map(|path| path.display().to_string());
         let expected = [
-            format!("{en}, line 2: blank, and its translation is not: \"zwei\""),
-            format!("{de}, line 3: blank, and its source is not: \"three\""),
+            format!("{en}, line 2: blank line with a translation: \"zwei\""),
+            format!("{de}, line 3: blank translation: \"three\""),
         ];
         assert_eq!(half.report.first_bad, expected);
         assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
     }
 
     #[test]
-    fn tables_have_two_columns_or_those_named() {
+    fn columns_are_the_only_two_or_selected() {
         let folder = Folder::new();
         let path = folder.file("a.tsv", "1\t好\tgood\n2\t坏\n3\t大\tbig\n");
         let named = [Pair::new("good", "好"), Pair::new("big", "大")];
-        for (text, examples, line, why) in [
+        for (text, examples, line, reason) in [
             (
                 ParallelText::tsv_columns(&path, 2, 1),
                 &named[..],
@@ -184,9 +183,9 @@ mod tests {
             let read = read(&text);
             assert_eq!(read.examples, examples);
             let bad = &read.report.first_bad[0];
-            assert!(bad.contains(&format!(", line {line}: {why}")), "{bad}");
+            assert!(bad.contains(&format!(", line {line}: {reason}")), "{bad}");
         }
-        // The last column there could be.
+        // No overflow.
         let read = ParallelText::tsv_columns(&path, 0, usize::MAX).read();
         assert!(matches!(read, Err(DataError::TooManyBad { .. })));
         let error = ParallelText::tsv("a").with_allowed_bad(1.0).read();

@@ -1,4 +1,4 @@
-//! What became of every line that was read: nothing is dropped without a word.
+//! Datasets read from files, and reports of bad lines.
 
 use std::fmt;
 use std::path::Path;
@@ -8,26 +8,23 @@ use zoo_spec::Printable;
 use super::content::Content;
 use crate::DataError;
 
-/// Bad lines that are kept to be shown; the others are only counted.
-const SHOWN: usize = 5;
+const MAX_LISTED: usize = 5;
+const EXCERPT_LEN: usize = 60;
 
-/// Characters of a bad line that are shown.
-const EXCERPT: usize = 60;
-
-/// What was read, and what of it was kept. Print it: it says what was left out.
+/// Statistics of reading a dataset, for printing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadReport {
     /// Files that were read.
     pub files: Vec<String>,
-    /// Examples that were kept.
-    pub kept: usize,
-    /// Lines with nothing on them.
+    /// Number of examples.
+    pub num_examples: usize,
+    /// Number of blank lines.
     pub blank: usize,
-    /// Lines, or documents, that could not be parsed.
+    /// Number of lines, or documents, that could not be parsed.
     pub bad: usize,
-    /// The first of those: where they are, what is wrong with them, and how they begin.
+    /// The first of these: location, reason and excerpt.
     pub first_bad: Vec<String>,
-    /// Files that lie beside the examples and are none.
+    /// Files that are not examples.
     pub ignored: Vec<String>,
 }
 
@@ -35,12 +32,12 @@ impl fmt::Display for ReadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = self.files.join(" and ");
         let files = Printable(&files);
-        write!(f, "{files}: {} examples", self.kept)?;
+        write!(f, "{files}: {} examples", self.num_examples)?;
         if self.blank > 0 {
             write!(f, ", {} blank lines", self.blank)?;
         }
         if self.bad > 0 {
-            write!(f, ", {} that cannot be parsed", self.bad)?;
+            write!(f, ", {} bad lines", self.bad)?;
         }
         for bad in &self.first_bad {
             write!(f, "\n  {bad}")?;
@@ -51,7 +48,7 @@ impl fmt::Display for ReadReport {
         if let [first, ..] = self.ignored.as_slice() {
             write!(
                 f,
-                "\n  {} files are no examples, {} among them",
+                "\n  ignored {} other files, for example {}",
                 self.ignored.len(),
                 Printable(first)
             )?;
@@ -60,17 +57,17 @@ impl fmt::Display for ReadReport {
     }
 }
 
-/// Examples, and what became of what was read for them.
+/// Examples read from files, and a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Read<T> {
-    /// In the order of the file.
+pub struct Dataset<T> {
+    /// Examples in the order of the file.
     pub examples: Vec<T>,
-    /// What was kept and what was not.
+    /// Statistics, including bad lines.
     pub report: ReadReport,
 }
 
-impl<T> Read<T> {
-    pub(super) fn of(name: &str) -> Self {
+impl<T> Dataset<T> {
+    pub(super) fn new(name: &str) -> Self {
         Self {
             examples: vec![],
             report: ReadReport {
@@ -80,62 +77,62 @@ impl<T> Read<T> {
         }
     }
 
-    pub(super) fn lines(
+    pub(super) fn from_lines(
         path: &Path,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Self, DataError> {
         let file = Content::read(path)?;
-        let mut read = Self::of(&file.name);
-        for (at, line) in file.text.lines().enumerate() {
+        let mut dataset = Self::new(&file.name);
+        for (i, line) in file.text.lines().enumerate() {
             match line.trim() {
-                "" => read.report.blank += 1,
-                _ => read.add(&file.name, at + 1, parse(line), line),
+                "" => dataset.report.blank += 1,
+                _ => dataset.add(&file.name, i + 1, parse(line), line),
             }
         }
-        Ok(read)
+        Ok(dataset)
     }
 
-    /// An example, or why the line that it is on is none.
+    /// Adds an example, or reports why its line is bad.
     pub(super) fn add(&mut self, name: &str, line: usize, example: Result<T, String>, text: &str) {
         let report = &mut self.report;
-        let why = match example {
+        let reason = match example {
             Ok(example) => {
-                report.kept += 1;
+                report.num_examples += 1;
                 return self.examples.push(example);
             }
-            Err(why) => why,
+            Err(reason) => reason,
         };
         report.bad += 1;
-        if report.first_bad.len() < SHOWN {
-            let mut excerpt: String = text.chars().take(EXCERPT).collect();
+        if report.first_bad.len() < MAX_LISTED {
+            let mut excerpt: String = text.chars().take(EXCERPT_LEN).collect();
             if excerpt.len() < text.len() {
                 excerpt.push('…');
             }
-            let (name, why) = (Printable(name), Printable(&why));
-            let shown = match excerpt.is_empty() {
-                true => format!("{name}, line {line}: {why}"),
-                false => format!("{name}, line {line}: {why}: {excerpt:?}"),
-            };
-            report.first_bad.push(shown);
+            let (name, reason) = (Printable(name), Printable(&reason));
+            report.first_bad.push(if excerpt.is_empty() {
+                format!("{name}, line {line}: {reason}")
+            } else {
+                format!("{name}, line {line}: {reason}: {excerpt:?}")
+            });
         }
     }
 
-    /// Refuses data of which too much is bad, or nothing good.
-    pub(super) fn judge(self, allowed: f64) -> Result<Self, DataError> {
+    /// Returns an error if there are too many bad lines or no examples.
+    pub(super) fn check(self, allowed: f64) -> Result<Self, DataError> {
         let report = &self.report;
-        let all = report.kept + report.bad;
+        let all = report.num_examples + report.bad;
         if report.bad as f64 > allowed * all as f64 {
             let allowed = allowed * 100.0;
             return Err(DataError::TooManyBad(format!(
-                "too much of the data cannot be parsed, at most {allowed:.1}% may be\n{report}"
+                "more than {allowed:.1}% of the lines are bad\n{report}\n  help: fix the file or its \
+                 format, or increase allowed_bad"
             )));
         }
-        if report.kept == 0 {
-            let what = match report.files.as_slice() {
-                [one] => one.clone(),
-                several => format!("the data of {}", several.join(" and ")),
-            };
-            return Err(DataError::Empty { what });
+        if report.num_examples == 0 {
+            return Err(DataError::empty(match report.files.as_slice() {
+                [file] => file.clone(),
+                files => format!("the data of {}", files.join(" and ")),
+            }));
         }
         Ok(self)
     }
@@ -145,49 +142,49 @@ impl<T> Read<T> {
 mod tests {
     use super::*;
 
-    /// So many good lines, and so many bad ones.
-    fn read(good: usize, bad: usize, text: &str) -> Read<()> {
-        let mut read = Read::of("data.tsv");
+    fn dataset(good: usize, bad: usize, text: &str) -> Dataset<()> {
+        let mut dataset = Dataset::new("data.tsv");
         for line in 1..=good + bad {
             let example = if line <= bad {
                 Err("no tab".to_owned())
             } else {
                 Ok(())
             };
-            read.add("data.tsv", line, example, text);
+            dataset.add("data.tsv", line, example, text);
         }
-        read
+        dataset
     }
 
     #[test]
-    fn the_first_bad_lines_are_shown_and_all_counted() {
-        let mut report = read(93, 7, &"long ".repeat(20)).report;
+    fn first_bad_lines_are_listed() {
+        let mut report = dataset(93, 7, &"long ".repeat(20)).report;
         report.blank = 2;
         let excerpt = "long ".repeat(12);
         let bad = |line: usize| format!("  data.tsv, line {line}: no tab: \"{excerpt}…\"\n");
         let shown: String = (1..=5).map(bad).collect();
-        let first = "data.tsv: 93 examples, 2 blank lines, 7 that cannot be parsed";
+        let first = "data.tsv: 93 examples, 2 blank lines, 7 bad lines";
         let expected = format!("{first}\n{shown}  and 2 more");
         assert_eq!(report.to_string(), expected);
     }
 
     #[test]
-    fn too_many_bad_lines_or_nothing_at_all_are_an_error() {
-        assert!(read(99, 1, "x").judge(0.01).is_ok());
-        let mut two = read(0, 0, "");
+    fn too_many_bad_lines_and_empty_data_are_errors() {
+        assert!(dataset(99, 1, "x").check(0.01).is_ok());
+        let mut two = dataset(0, 0, "");
         two.report.files = vec!["a.en".to_owned(), "a.de".to_owned()];
-        for (read, allowed, message) in [
+        for (dataset, allowed, message) in [
             (
-                read(99, 1, "x"),
+                dataset(99, 1, "x"),
                 0.009,
-                "too much of the data cannot be parsed, at most 0.9% may be\n\
-                 data.tsv: 99 examples, 1 that cannot be parsed\n  \
-                 data.tsv, line 1: no tab: \"x\"",
+                "more than 0.9% of the lines are bad\n\
+                 data.tsv: 99 examples, 1 bad lines\n  \
+                 data.tsv, line 1: no tab: \"x\"\n  \
+                 help: fix the file or its format, or increase allowed_bad",
             ),
-            (read(0, 0, ""), 0.5, "data.tsv has no examples"),
+            (dataset(0, 0, ""), 0.5, "data.tsv has no examples"),
             (two, 0.0, "the data of a.en and a.de has no examples"),
         ] {
-            assert_eq!(read.judge(allowed).unwrap_err().to_string(), message);
+            assert_eq!(dataset.check(allowed).unwrap_err().to_string(), message);
         }
     }
 }

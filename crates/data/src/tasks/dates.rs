@@ -1,4 +1,4 @@
-//! Dates as people write them in English, to ISO 8601.
+//! English dates to ISO 8601.
 //!
 //! ```text
 //! 3rd of May 1998           ->  1998-05-03
@@ -6,23 +6,21 @@
 //! 25/12/98                  ->  1998-12-25
 //! ```
 //!
-//! A form that could mean another day is not used: figures with slashes only where one of
-//! them cannot be a month or both are the same, two figures of a year only where all years lie
-//! within a century.
+//! Ambiguous formats are not used: numeric dates with slashes only if one number cannot be a month
+//! or both are equal, two-digit years only if all years lie within a century.
 
 use chrono::{Datelike, Days, NaiveDate};
 use zoo_config::Dates;
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
 use super::Generate;
-use super::parts::parts;
-use crate::{DataError, Pair, Parts};
+use super::splits::generate_splits;
+use crate::{DataError, Pair, Splits};
 
-type Form = (&'static str, fn(&str) -> String);
+type Format = (&'static str, fn(&str) -> String);
 
-/// How dates are written: patterns by the signs of `strftime`, with `%o` for `3rd`, and what is done
-/// to the letters of names.
-const FORMS: [Form; 16] = [
+/// Date formats: `strftime` patterns, with `%o` for `3rd`, and a change of letter case.
+const FORMATS: [Format; 16] = [
     ("%o of %B %Y", str::to_owned),
     ("the %o of %B, %Y", str::to_owned),
     ("%B %-d, %Y", str::to_owned),
@@ -41,17 +39,16 @@ const FORMS: [Form; 16] = [
     ("%-d %B '%y", str::to_owned),
 ];
 
-/// Whether a pattern can mean this day only.
-fn fits(pattern: &str, date: NaiveDate, within_a_century: bool) -> bool {
+fn is_unambiguous(pattern: &str, date: NaiveDate, within_century: bool) -> bool {
     let has_order = !pattern.contains('/') || pattern.starts_with("%Y");
     let order_is_clear = has_order || date.day() > 12 || date.day() == date.month();
-    let year_is_clear = !pattern.contains("%y") || within_a_century;
+    let year_is_clear = !pattern.contains("%y") || within_century;
     order_is_clear && year_is_clear
 }
 
-fn written(date: NaiveDate, (pattern, letters): (&str, fn(&str) -> String)) -> String {
+fn format_date(date: NaiveDate, (pattern, case): (&str, fn(&str) -> String)) -> String {
     let pattern = pattern.replace("%o", &ordinal(date.day()));
-    letters(&date.format(&pattern).to_string())
+    case(&date.format(&pattern).to_string())
 }
 
 /// `1st`, `2nd`, `3rd`, `11th`.
@@ -66,37 +63,42 @@ fn ordinal(day: u32) -> String {
     format!("{day}{ending}")
 }
 
-/// Days between two years, in many forms. A day that is held back for validation is not among
-/// those to learn from in any form.
+/// Days between two years, in many formats. A day of the validation or test split does not occur in
+/// the training split in any format.
 impl Generate for Dates {
     type Example = Pair;
 
-    fn generate(&self, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
+    fn generate(&self, seed: u64) -> Result<Splits<Vec<Pair>>, DataError> {
         let (first, last) = (self.first_year, self.last_year);
-        DataError::at_least("first year", 1000, first)?;
-        DataError::at_least("last year", first, last)?;
-        DataError::at_most("last year", 9999, last)?;
+        DataError::at_least("first_year", 1000, first)?;
+        DataError::at_least("last_year", first, last)?;
+        DataError::at_most("last_year", 9999, last)?;
         let new_year = |year: usize| NaiveDate::from_ymd_opt(year as i32, 1, 1);
         let counts = [self.train_size, self.valid_size, self.test_size];
-        let draw = |draw: &mut Draw| {
+        let sample = |rng: &mut SplitMix64| {
             let (first_day, end) = (new_year(first)?, new_year(last + 1)?);
-            pair(draw, first_day, end, last - first < 100)
+            pair(rng, first_day, end, last - first < 100)
         };
         let [text, date]: [fn(&Pair) -> String; 2] =
             [|it| it.source.clone(), |it| it.target.clone()];
-        parts("dates", counts, seed, draw, [text, date])
+        generate_splits("dates", counts, seed, sample, [text, date])
     }
 }
 
-/// A day from the first one to before the end, in one of the forms that fit it.
-fn pair(draw: &mut Draw, first: NaiveDate, end: NaiveDate, within_a_century: bool) -> Option<Pair> {
+/// A random day from `first` to before `end`, in a random unambiguous format.
+fn pair(
+    rng: &mut SplitMix64,
+    first: NaiveDate,
+    end: NaiveDate,
+    within_century: bool,
+) -> Option<Pair> {
     let days = usize::try_from((end - first).num_days()).ok()?;
-    let date = first.checked_add_days(Days::new(draw.below(days) as u64))?;
-    let fitting = FORMS
+    let date = first.checked_add_days(Days::new(rng.below(days) as u64))?;
+    let unambiguous = FORMATS
         .into_iter()
-        .filter(|(pattern, _)| fits(pattern, date, within_a_century));
-    let form = *draw.choose(&fitting.collect::<Vec<_>>());
-    Some(Pair::new(written(date, form), date.to_string()))
+        .filter(|(pattern, _)| is_unambiguous(pattern, date, within_century));
+    let format = *rng.choose(&unambiguous.collect::<Vec<_>>());
+    Some(Pair::new(format_date(date, format), date.to_string()))
 }
 
 #[cfg(test)]

@@ -1,23 +1,23 @@
-//! ListOps: nested operations on digits, to classify by their value.
+//! ListOps: nested operations on digits, classified by their value.
 //!
 //! ```text
 //! [MAX 2 9 [MIN 4 7 ] 0 ]  ->  9
 //! ```
 //!
-//! `MAX` and `MIN` are what they are called, `MED` is the median, rounded down between two in
-//! the middle, and `SM` is the sum modulo 10. Nangia and Bowman,
+//! `MAX` and `MIN` are maximum and minimum, `MED` is the median (the mean of the middle two,
+//! rounded down), and `SM` is the sum modulo 10. Nangia and Bowman,
 //! [ListOps](https://arxiv.org/abs/1804.06028), 2018.
 
 use std::fmt;
 
 use zoo_config::ListOps;
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
 use super::Generate;
-use super::parts::parts;
-use crate::{DataError, Labelled, Parts};
+use super::splits::generate_splits;
+use crate::{DataError, Labelled, Splits};
 
-/// What is done with digits, which are sorted, and how it is written.
+/// Name and function of an operation on sorted digits.
 type Operation = (&'static str, fn(&[u8]) -> u8);
 
 const OPERATIONS: [Operation; 4] = [
@@ -39,7 +39,6 @@ enum Expression {
 }
 
 impl Expression {
-    /// What it comes to, 0 to 9.
     fn value(&self) -> u8 {
         match self {
             Self::Digit(digit) => *digit,
@@ -51,11 +50,10 @@ impl Expression {
         }
     }
 
-    /// How many words it is written with.
-    fn words(&self) -> usize {
+    fn num_tokens(&self) -> usize {
         match self {
             Self::Digit(_) => 1,
-            Self::List(_, inner) => 2 + inner.iter().map(Self::words).sum::<usize>(),
+            Self::List(_, inner) => 2 + inner.iter().map(Self::num_tokens).sum::<usize>(),
         }
     }
 }
@@ -64,8 +62,8 @@ impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Digit(digit) => write!(f, "{digit}"),
-            Self::List((word, _), inner) => {
-                write!(f, "[{word}")?;
+            Self::List((name, _), inner) => {
+                write!(f, "[{name}")?;
                 for expression in inner {
                     write!(f, " {expression}")?;
                 }
@@ -75,70 +73,74 @@ impl fmt::Display for Expression {
     }
 }
 
-/// Expressions up to a depth and between two lengths, with their values as labels.
+/// Expressions with a maximum depth and between two lengths, labelled with their values.
 impl Generate for ListOps {
     type Example = Labelled;
 
-    fn generate(&self, seed: u64) -> Result<Parts<Vec<Labelled>>, DataError> {
-        DataError::at_least("depth", 1, self.max_depth)?;
-        DataError::at_least("arguments", 2, self.max_arguments)?;
-        DataError::at_least("longest", self.min_length.max(4), self.max_length)?;
-        DataError::at_most("shortest", most_words(self), self.min_length)?;
+    fn generate(&self, seed: u64) -> Result<Splits<Vec<Labelled>>, DataError> {
+        DataError::at_least("max_depth", 1, self.max_depth)?;
+        DataError::at_least("max_arguments", 2, self.max_arguments)?;
+        DataError::at_least("max_length", self.min_length.max(4), self.max_length)?;
+        DataError::at_most("min_length", max_tokens(self), self.min_length)?;
         let counts = [self.train_size, self.valid_size, self.test_size];
-        let draw = |draw: &mut Draw| {
-            let expression = expression(self, draw)?;
+        let sample = |rng: &mut SplitMix64| {
+            let expression = expression(self, rng)?;
             let value = expression.value().to_string();
             Some(Labelled::new(value, expression.to_string()))
         };
-        parts("listops", counts, seed, draw, [|it| it.text.clone(); 2])
+        generate_splits("listops", counts, seed, sample, [|it| it.text.clone(); 2])
     }
 }
 
-/// Words of the largest expression there is.
-fn most_words(task: &ListOps) -> usize {
-    (0..task.max_depth).fold(1_usize, |words, _| {
-        words.saturating_mul(task.max_arguments).saturating_add(2)
+/// Number of tokens of the largest possible expression.
+fn max_tokens(task: &ListOps) -> usize {
+    (0..task.max_depth).fold(1_usize, |tokens, _| {
+        tokens.saturating_mul(task.max_arguments).saturating_add(2)
     })
 }
 
-/// Grows an expression from one list: a digit becomes a list as long as the length that was
-/// drawn is not reached. So every length comes about as often, however deep it may be.
-/// Nothing if it came out too short.
-fn expression(task: &ListOps, draw: &mut Draw) -> Option<Expression> {
-    let most = task.max_length.min(most_words(task));
-    let wanted = draw.within(task.min_length.clamp(4, most), most);
-    let mut grown = list(draw, task.max_arguments, wanted);
-    let mut words = grown.words();
-    // The least list has four words, in the place of one.
-    while words + 3 <= wanted {
-        let mut places = vec![];
-        digits(&mut grown, task.max_depth, &mut places);
-        if places.is_empty() {
+/// Grows an expression from one list: digits are replaced by lists until a random target length is
+/// reached, so that lengths are distributed uniformly at any depth. `None` if the expression is too
+/// short.
+fn expression(task: &ListOps, rng: &mut SplitMix64) -> Option<Expression> {
+    let max = task.max_length.min(max_tokens(task));
+    let target = rng.within(task.min_length.clamp(4, max), max);
+    let mut root = list(rng, task.max_arguments, target);
+    let mut tokens = root.num_tokens();
+    // The smallest list has four tokens and replaces one.
+    while tokens + 3 <= target {
+        let mut leaves = vec![];
+        expandable_digits(&mut root, task.max_depth, &mut leaves);
+        if leaves.is_empty() {
             break;
         }
-        let chosen = draw.below(places.len());
-        *places.swap_remove(chosen) = list(draw, task.max_arguments, wanted - words + 1);
-        words = grown.words();
+        let chosen = rng.below(leaves.len());
+        *leaves.swap_remove(chosen) = list(rng, task.max_arguments, target - tokens + 1);
+        tokens = root.num_tokens();
     }
-    (words >= task.min_length).then_some(grown)
+    (tokens >= task.min_length).then_some(root)
 }
 
-/// A list of digits of at most that many words.
-fn list(draw: &mut Draw, arguments: usize, words: usize) -> Expression {
-    let operation = *draw.choose(&OPERATIONS);
-    let count = draw.within(2, arguments.min(words - 2));
-    let digit = |_| Expression::Digit(draw.below(10) as u8);
+/// A random list of digits with at most `tokens` tokens.
+fn list(rng: &mut SplitMix64, arguments: usize, tokens: usize) -> Expression {
+    let operation = *rng.choose(&OPERATIONS);
+    let count = rng.within(2, arguments.min(tokens - 2));
+    let digit = |_| Expression::Digit(rng.below(10) as u8);
     Expression::List(operation, (0..count).map(digit).collect())
 }
 
-/// The digits that may become lists: those with room below them.
-fn digits<'a>(expression: &'a mut Expression, depth: usize, places: &mut Vec<&'a mut Expression>) {
+/// Collects the digits that can be replaced by a list without exceeding the depth.
+fn expandable_digits<'a>(
+    expression: &'a mut Expression,
+    depth: usize,
+    leaves: &mut Vec<&'a mut Expression>,
+) {
     match expression {
-        Expression::Digit(_) if depth > 0 => places.push(expression),
+        Expression::Digit(_) if depth > 0 => leaves.push(expression),
         Expression::Digit(_) => {}
         Expression::List(_, inner) => {
             for expression in inner {
-                digits(expression, depth.saturating_sub(1), places);
+                expandable_digits(expression, depth.saturating_sub(1), leaves);
             }
         }
     }

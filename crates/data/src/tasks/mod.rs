@@ -1,35 +1,35 @@
-//! Tasks that need no files: made up by a seed, the same on every machine.
+//! Synthetic tasks, generated from a seed, equal on every machine.
 //!
-//! Each is a section of a config file, which has the sizes of its examples and how many of them
-//! there are. An example of the validation or test part is never one of the training part.
+//! Each task is a section of the config, with the sizes of its splits. No example of the validation
+//! or test split occurs in the training split.
 
 mod dates;
 mod documents;
 mod listops;
-mod parts;
 mod phrases;
 mod recall;
 mod sequences;
+mod splits;
 
 pub use zoo_config::{Dates, Direction, Documents, ListOps, Phrases, Recall, Sequences};
 
 pub use self::documents::MarkedDocument;
 pub use self::phrases::phrases;
-pub use self::sequences::Arrangement;
-use crate::{DataError, Parts};
+pub use self::sequences::SequenceTask;
+use crate::{DataError, Splits};
 
-/// A task that makes up its examples.
+/// A task with generated examples.
 pub trait Generate {
-    /// What an example is.
+    /// Type of an example.
     type Example;
 
-    /// Makes up all examples by a seed.
+    /// Generates all splits.
     ///
     /// # Errors
     ///
-    /// [`DataError::Range`] if a size makes no sense, [`DataError::Refused`] if there are
-    /// not as many.
-    fn generate(&self, seed: u64) -> Result<Parts<Vec<Self::Example>>, DataError>;
+    /// [`DataError::Range`] if a size is invalid, [`DataError::Invalid`] if there are fewer
+    /// distinct examples than requested.
+    fn generate(&self, seed: u64) -> Result<Splits<Vec<Self::Example>>, DataError>;
 }
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! Everyday phrases, English and Chinese, written for this project.
+//! Everyday English and Chinese phrases, written for this project.
 //!
 //! ```text
 //! 好久不见  ->  long time no see
 //! ```
 //!
-//! There are few. A model can learn them by heart, which is enough to see what its attention
-//! does; held-out ones it can only get right by luck.
+//! The dataset is small: a model memorises it, which is enough to inspect its attention, but cannot
+//! generalise to held-out phrases.
 
 use zoo_config::{Direction, Phrases};
 
 use super::Generate;
-use crate::{DataError, Pair, Parts, Split};
+use crate::{DataError, Pair, Splits, Splitter};
 
 /// `english<TAB>chinese`.
 const PHRASES: &str = include_str!("phrases.tsv");
 
-/// All phrases, in the order they are written down.
+/// All phrases, in file order.
 pub fn phrases(direction: Direction) -> Vec<Pair> {
     PHRASES
         .lines()
@@ -27,20 +27,20 @@ pub fn phrases(direction: Direction) -> Vec<Pair> {
         .collect()
 }
 
-/// The seed chooses those that are held out; without any, validation is with what was learned.
+/// The seed selects the held-out phrases. Without any, validation uses the training phrases.
 impl Generate for Phrases {
     type Example = Pair;
 
-    fn generate(&self, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
-        DataError::share("held_out", self.valid_share)?;
+    fn generate(&self, seed: u64) -> Result<Splits<Vec<Pair>>, DataError> {
+        DataError::fraction("valid_share", self.valid_share)?;
         let pairs = phrases(self.direction);
         if self.valid_share > 0.0 {
-            return Split::new(self.valid_share, seed).examples(pairs);
+            return Splitter::new(self.valid_share, seed).examples(pairs);
         }
-        Ok(Parts {
+        Ok(Splits {
             valid: pairs.clone(),
             train: pairs,
-            test: vec![],
+            ..Splits::default()
         })
     }
 }
@@ -52,11 +52,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_a_pair_and_has_one_answer_each_way() {
+    fn phrases_are_unique_in_both_languages() {
         let pairs = phrases(Direction::ChineseToEnglish);
         assert_eq!(pairs[0], Pair::new("好久不见", "long time no see"));
-        let turned = phrases(Direction::EnglishToChinese);
-        assert_eq!(turned[0], Pair::new("long time no see", "好久不见"));
+        let reversed = phrases(Direction::EnglishToChinese);
+        assert_eq!(reversed[0], Pair::new("long time no see", "好久不见"));
         assert!(pairs.len() >= 120);
         assert_eq!(pairs.len(), PHRASES.lines().count());
         let chinese: HashSet<&str> = pairs.iter().map(|pair| pair.source.as_str()).collect();
@@ -73,21 +73,21 @@ mod tests {
     }
 
     #[test]
-    fn validation_is_with_what_was_learned_unless_some_are_held_out() {
+    fn validation_uses_the_training_phrases_unless_some_are_held_out() {
         let held_out = |valid_share| Phrases {
             valid_share,
             ..Phrases::default()
         };
-        let parts = held_out(0.0).generate(1).unwrap();
-        assert_eq!(parts.train, parts.valid);
-        let all = parts.train.len();
-        let parts = held_out(0.1).generate(1).unwrap();
-        assert!(!parts.valid.iter().any(|pair| parts.train.contains(pair)));
-        assert_eq!(parts.train.len() + parts.valid.len(), all);
+        let splits = held_out(0.0).generate(1).unwrap();
+        assert_eq!(splits.train, splits.valid);
+        let all = splits.train.len();
+        let splits = held_out(0.1).generate(1).unwrap();
+        assert!(!splits.valid.iter().any(|pair| splits.train.contains(pair)));
+        assert_eq!(splits.train.len() + splits.valid.len(), all);
         let error = held_out(1.5).generate(1).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "held_out must be at least 0 and below 1, got 1.5"
+            "valid_share must be at least 0 and below 1, got 1.5"
         );
     }
 }

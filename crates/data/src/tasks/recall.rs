@@ -1,47 +1,47 @@
-//! Associative recall: keys with values, and which value one of the keys has.
+//! Associative recall: key-value pairs, followed by a query key.
 //!
 //! ```text
 //! a 3 b 7 c 1 ? b  ->  7
 //! ```
 //!
-//! Sequences of different keys, letters, each with a digit for a value; the last key is asked for.
-//! Ba et al., [Using Fast Weights to Attend to the Recent Past](https://arxiv.org/abs/1610.06258), 2016.
+//! Keys are distinct letters, values are digits.
+//! Ba et al., [Using Fast Weights to Attend to the Recent Past](https://arxiv.org/abs/1610.06258),
+//! 2016.
 
 use zoo_config::Recall;
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
 use super::Generate;
-use super::parts::parts;
-use crate::{DataError, Pair, Parts};
+use super::splits::generate_splits;
+use crate::{DataError, Pair, Splits};
 
-/// What keys are written with.
 const KEYS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 
 impl Generate for Recall {
     type Example = Pair;
 
-    fn generate(&self, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
-        DataError::at_least("fewest keys", 1, self.min_keys)?;
-        DataError::at_least("most keys", self.min_keys, self.max_keys)?;
-        DataError::at_most("most keys", KEYS.len(), self.max_keys)?;
+    fn generate(&self, seed: u64) -> Result<Splits<Vec<Pair>>, DataError> {
+        DataError::at_least("min_keys", 1, self.min_keys)?;
+        DataError::at_least("max_keys", self.min_keys, self.max_keys)?;
+        DataError::at_most("max_keys", KEYS.len(), self.max_keys)?;
         let counts = [self.train_size, self.valid_size, self.test_size];
-        let draw = |draw: &mut Draw| Some(pair(draw, self.min_keys, self.max_keys));
-        parts("recall", counts, seed, draw, [|it| it.source.clone(); 2])
+        let sample = |rng: &mut SplitMix64| Some(pair(rng, self.min_keys, self.max_keys));
+        generate_splits("recall", counts, seed, sample, [|it| it.source.clone(); 2])
     }
 }
 
-fn pair(draw: &mut Draw, fewest: usize, most: usize) -> Pair {
-    let count = draw.within(fewest, most);
+fn pair(rng: &mut SplitMix64, min_keys: usize, max_keys: usize) -> Pair {
+    let count = rng.within(min_keys, max_keys);
     let mut keys = KEYS.to_vec();
-    draw.shuffle(&mut keys);
-    let values: Vec<usize> = (0..count).map(|_| draw.below(10)).collect();
-    let asked = draw.below(count);
+    rng.shuffle(&mut keys);
+    let values: Vec<usize> = (0..count).map(|_| rng.below(10)).collect();
+    let query = rng.below(count);
     let mut source = String::new();
     for (key, value) in keys.iter().zip(&values) {
         source += &format!("{} {value} ", char::from(*key));
     }
-    source += &format!("? {}", char::from(keys[asked]));
-    Pair::new(source, values[asked].to_string())
+    source += &format!("? {}", char::from(keys[query]));
+    Pair::new(source, values[query].to_string())
 }
 
 #[cfg(test)]
@@ -49,24 +49,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_is_the_one_beside_the_key() {
+    fn targets_are_the_values_of_the_query_keys() {
         let recall = Recall {
             min_keys: 3,
             max_keys: 26,
             train_size: 500,
             ..Recall::default()
         };
-        let drawn = recall.generate(9).unwrap();
-        for pair in drawn.train.iter().chain(&drawn.valid) {
+        let splits = recall.generate(9).unwrap();
+        for pair in splits.train.iter().chain(&splits.valid) {
             let words: Vec<&str> = pair.source.split(' ').collect();
-            let [table @ .., "?", asked] = words.as_slice() else {
+            let [table @ .., "?", query] = words.as_slice() else {
                 panic!("{pair:?}");
             };
             let keys: Vec<&str> = table.iter().copied().step_by(2).collect();
             assert!((3..=26).contains(&keys.len()), "{pair:?}");
-            let at: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] == *asked).collect();
-            assert_eq!(at.len(), 1, "a key stands once: {pair:?}");
-            assert_eq!(table[2 * at[0] + 1], pair.target, "{pair:?}");
+            let i: Vec<usize> = (0..keys.len()).filter(|i| keys[*i] == *query).collect();
+            assert_eq!(i.len(), 1, "keys are distinct: {pair:?}");
+            assert_eq!(table[2 * i[0] + 1], pair.target, "{pair:?}");
         }
     }
 }

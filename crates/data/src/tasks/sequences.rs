@@ -1,4 +1,4 @@
-//! Copy, reverse, sort: symbols, arranged anew.
+//! Copy, reverse and sort sequences of symbols.
 //!
 //! ```text
 //! copy     a c b  ->  a c b
@@ -6,48 +6,54 @@
 //! sort     a c b  ->  a b c
 //! ```
 //!
-//! There are spaces between the symbols: letters, or numbers where there are more than 26.
+//! Symbols are separated by spaces. They are letters, or numbers if there are more than 26.
 
 use zoo_config::Sequences;
-use zoo_spec::Draw;
+use zoo_spec::SplitMix64;
 
-use super::parts::parts;
-use crate::{DataError, Pair, Parts};
+use super::splits::generate_splits;
+use crate::{DataError, Pair, Splits};
 
-/// What is done to symbols.
+/// Operation on a sequence of symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Arrangement {
-    /// Nothing.
+pub enum SequenceTask {
+    /// Copy the sequence.
     Copy,
-    /// The last comes first.
+    /// Reverse the sequence.
     Reverse,
-    /// The least comes first.
+    /// Sort the symbols.
     Sort,
 }
 
-impl Arrangement {
-    /// Makes up sequences and their arrangements by a seed.
+impl SequenceTask {
+    /// Generates all splits.
     ///
     /// # Errors
     ///
-    /// [`DataError::Range`] if a size makes no sense, [`DataError::Refused`] if there are
-    /// not as many.
-    pub fn generate(self, of: &Sequences, seed: u64) -> Result<Parts<Vec<Pair>>, DataError> {
-        DataError::at_least("symbols", 2, of.symbols)?;
-        DataError::at_least("shortest", 1, of.min_length)?;
-        DataError::at_least("longest", of.min_length, of.max_length)?;
-        let counts = [of.train_size, of.valid_size, of.test_size];
-        let draw = |draw: &mut Draw| {
-            let length = draw.within(of.min_length, of.max_length);
-            let mut symbols: Vec<usize> = (0..length).map(|_| draw.below(of.symbols)).collect();
-            let source = written(&symbols, of.symbols);
+    /// [`DataError::Range`] if a size is invalid, [`DataError::Invalid`] if there are fewer
+    /// distinct examples than requested.
+    pub fn generate(self, sizes: &Sequences, seed: u64) -> Result<Splits<Vec<Pair>>, DataError> {
+        DataError::at_least("symbols", 2, sizes.symbols)?;
+        DataError::at_least("min_length", 1, sizes.min_length)?;
+        DataError::at_least("max_length", sizes.min_length, sizes.max_length)?;
+        let counts = [sizes.train_size, sizes.valid_size, sizes.test_size];
+        let sample = |rng: &mut SplitMix64| {
+            let length = rng.within(sizes.min_length, sizes.max_length);
+            let mut symbols: Vec<usize> = (0..length).map(|_| rng.below(sizes.symbols)).collect();
+            let source = format_symbols(&symbols, sizes.symbols);
             self.apply(&mut symbols);
-            Some(Pair::new(source, written(&symbols, of.symbols)))
+            Some(Pair::new(source, format_symbols(&symbols, sizes.symbols)))
         };
-        parts(self.word(), counts, seed, draw, [|it| it.source.clone(); 2])
+        generate_splits(
+            self.name(),
+            counts,
+            seed,
+            sample,
+            [|it| it.source.clone(); 2],
+        )
     }
 
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
             Self::Reverse => "reverse",
@@ -64,13 +70,15 @@ impl Arrangement {
     }
 }
 
-/// Symbols of so many.
-fn written(symbols: &[usize], of: usize) -> String {
-    let written = symbols.iter().map(|symbol| match of <= 26 {
-        true => char::from(b'a' + *symbol as u8).to_string(),
-        false => symbol.to_string(),
+fn format_symbols(symbols: &[usize], alphabet_size: usize) -> String {
+    let names = symbols.iter().map(|symbol| {
+        if alphabet_size <= 26 {
+            char::from(b'a' + *symbol as u8).to_string()
+        } else {
+            symbol.to_string()
+        }
     });
-    written.collect::<Vec<_>>().join(" ")
+    names.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -78,15 +86,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pair_is_what_its_name_says() {
+    fn targets_are_copied_reversed_or_sorted() {
         for symbols in [3, 26, 40] {
-            for (arrangement, expected) in [
+            for (task, expected) in [
                 (
-                    Arrangement::Copy,
+                    SequenceTask::Copy,
                     (|_: &mut Vec<u32>| ()) as fn(&mut Vec<u32>),
                 ),
-                (Arrangement::Reverse, |it| it.reverse()),
-                (Arrangement::Sort, |it| it.sort_unstable()),
+                (SequenceTask::Reverse, |it| it.reverse()),
+                (SequenceTask::Sort, |it| it.sort_unstable()),
             ] {
                 let sequences = Sequences {
                     symbols,
@@ -96,19 +104,19 @@ mod tests {
                     valid_size: 20,
                     test_size: 0,
                 };
-                let drawn = arrangement.generate(&sequences, 5).unwrap();
-                for pair in drawn.train.iter().chain(&drawn.valid) {
-                    let mut read = read(&pair.source, symbols);
-                    assert!((3..=7).contains(&read.len()), "{pair:?}");
-                    assert!(read.iter().all(|symbol| *symbol < symbols as u32));
-                    expected(&mut read);
-                    assert_eq!(read, self::read(&pair.target, symbols), "{pair:?}");
+                let splits = task.generate(&sequences, 5).unwrap();
+                for pair in splits.train.iter().chain(&splits.valid) {
+                    let mut source = parse(&pair.source, symbols);
+                    assert!((3..=7).contains(&source.len()), "{pair:?}");
+                    assert!(source.iter().all(|symbol| *symbol < symbols as u32));
+                    expected(&mut source);
+                    assert_eq!(source, parse(&pair.target, symbols), "{pair:?}");
                 }
             }
         }
     }
 
-    fn read(text: &str, symbols: usize) -> Vec<u32> {
+    fn parse(text: &str, symbols: usize) -> Vec<u32> {
         let symbol = |word: &str| match symbols <= 26 {
             true => u32::from(word.parse::<char>().unwrap()) - u32::from('a'),
             false => word.parse().unwrap(),

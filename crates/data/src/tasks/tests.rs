@@ -1,18 +1,18 @@
-//! What holds for every task in the same way.
+//! Tests of all tasks: golden examples and invalid sizes.
 
-#![allow(clippy::needless_update, reason = "a task may have no other sizes")]
+#![allow(clippy::needless_update, reason = "a task may have no further fields")]
 
 use super::*;
 use crate::{Labelled, Pair};
 
-fn shown(parts: &Parts<Vec<Pair>>) -> Vec<String> {
-    let pairs = parts.train.iter().chain(&parts.valid);
+fn lines(splits: &Splits<Vec<Pair>>) -> Vec<String> {
+    let pairs = splits.train.iter().chain(&splits.valid);
     pairs
         .map(|pair| format!("{} -> {}", pair.source, pair.target))
         .collect()
 }
 
-/// A task with few examples and these sizes; the others are the usual ones.
+/// A small task with these fields; the others have their defaults.
 macro_rules! few {
     ($task:ident, $train:expr, $valid:expr $(, $size:ident = $value:expr)*) => {
         $task {
@@ -26,7 +26,7 @@ macro_rules! few {
 }
 
 #[test]
-fn the_first_ones_of_a_seed() {
+fn examples_of_a_fixed_seed() {
     let sequences = few!(
         Sequences,
         3,
@@ -36,7 +36,7 @@ fn the_first_ones_of_a_seed() {
         max_length = 4
     );
     assert_eq!(
-        shown(&Arrangement::Reverse.generate(&sequences, 1).unwrap()),
+        lines(&SequenceTask::Reverse.generate(&sequences, 1).unwrap()),
         [
             "q r -> r q",
             "z j -> j z",
@@ -45,7 +45,7 @@ fn the_first_ones_of_a_seed() {
         ]
     );
     assert_eq!(
-        shown(&few!(Recall, 3, 0).generate(1).unwrap()),
+        lines(&few!(Recall, 3, 0).generate(1).unwrap()),
         [
             "s 5 l 1 v 1 ? s -> 5",
             "f 7 q 4 n 6 o 0 s 0 p 1 x 6 r 4 ? f -> 7",
@@ -53,7 +53,7 @@ fn the_first_ones_of_a_seed() {
         ]
     );
     assert_eq!(
-        shown(&few!(Dates, 4, 0).generate(1).unwrap()),
+        lines(&few!(Dates, 4, 0).generate(1).unwrap()),
         [
             "21st of April 1964 -> 1964-04-21",
             "23 AUG 1954 -> 1954-08-23",
@@ -97,43 +97,42 @@ fn the_first_ones_of_a_seed() {
 }
 
 #[test]
-fn sizes_that_make_no_sense() {
-    /// What is said of tasks with these sizes.
-    macro_rules! refused {
-        ($($task:ident($($size:ident = $value:expr),*) => $why:literal;)+) => {$(
-            let said = few!($task, 9, 0 $(, $size = $value)*).generate(0).unwrap_err().to_string();
-            assert!(said.contains($why), "{said}");
+fn invalid_sizes_are_rejected() {
+    macro_rules! check_errors {
+        ($($task:ident($($size:ident = $value:expr),*) => $reason:literal;)+) => {$(
+            let error = few!($task, 9, 0 $(, $size = $value)*).generate(0).unwrap_err().to_string();
+            assert!(error.contains($reason), "{error}");
         )+};
     }
-    refused! {
-        Dates(first_year = 98) => "first year must be at least 1000, got 98";
-        Dates(first_year = 1998, last_year = 1997) => "last year must be at least 1998, got 1997";
-        Dates(last_year = 10_000) => "last year must be at most 9999, got 10000";
-        Recall(min_keys = 0) => "fewest keys must be at least 1, got 0";
-        Recall(min_keys = 4, max_keys = 3) => "most keys must be at least 4, got 3";
-        Recall(max_keys = 27) => "most keys must be at most 26, got 27";
-        ListOps(max_depth = 0) => "depth must be at least 1, got 0";
-        ListOps(max_arguments = 1) => "arguments must be at least 2, got 1";
-        ListOps(min_length = 9, max_length = 8) => "longest must be at least 9, got 8";
+    check_errors! {
+        Dates(first_year = 98) => "first_year must be at least 1000, got 98";
+        Dates(first_year = 1998, last_year = 1997) => "last_year must be at least 1998, got 1997";
+        Dates(last_year = 10_000) => "last_year must be at most 9999, got 10000";
+        Recall(min_keys = 0) => "min_keys must be at least 1, got 0";
+        Recall(min_keys = 4, max_keys = 3) => "max_keys must be at least 4, got 3";
+        Recall(max_keys = 27) => "max_keys must be at most 26, got 27";
+        ListOps(max_depth = 0) => "max_depth must be at least 1, got 0";
+        ListOps(max_arguments = 1) => "max_arguments must be at least 2, got 1";
+        ListOps(min_length = 9, max_length = 8) => "max_length must be at least 9, got 8";
         ListOps(max_depth = 1, max_arguments = 3, min_length = 6) =>
-            "shortest must be at most 5, got 6";
-        // Two arguments each make 4, 7 or 10 words of it.
+            "min_length must be at most 5, got 6";
+        // Two arguments give 4, 7 or 10 tokens.
         ListOps(max_depth = 2, max_arguments = 2, min_length = 8, max_length = 9) =>
-            "gives about 0";
+            "only about 0 distinct examples";
         Documents(classes = 1) => "classes must be at least 2, got 1";
         Documents(classes = 9) => "classes must be at most 8, got 9";
-        Documents(key_sentences = 0) => "key sentences must be at least 1, got 0";
-        Documents(min_sentences = 3) => "fewest sentences must be at least 4, got 3";
+        Documents(key_sentences = 0) => "key_sentences must be at least 1, got 0";
+        Documents(min_sentences = 3) => "min_sentences must be at least 4, got 3";
         Documents(min_sentences = 6, max_sentences = 5) =>
-            "most sentences must be at least 6, got 5";
-        Documents(min_words = 1) => "fewest words must be at least 2, got 1";
-        Documents(min_words = 3, max_words = 2) => "most words must be at least 3, got 2";
+            "max_sentences must be at least 6, got 5";
+        Documents(min_words = 1) => "min_words must be at least 2, got 1";
+        Documents(min_words = 3, max_words = 2) => "max_words must be at least 3, got 2";
     }
-    for (symbols, min_length, max_length, why) in [
+    for (symbols, min_length, max_length, reason) in [
         (1, 1, 10, "symbols must be at least 2, got 1"),
-        (26, 0, 3, "shortest must be at least 1, got 0"),
-        (26, 4, 3, "longest must be at least 4, got 3"),
-        (2, 1, 2, "gives about 6"),
+        (26, 0, 3, "min_length must be at least 1, got 0"),
+        (26, 4, 3, "max_length must be at least 4, got 3"),
+        (2, 1, 2, "only about 6 distinct examples"),
     ] {
         let sizes = few!(
             Sequences,
@@ -143,10 +142,10 @@ fn sizes_that_make_no_sense() {
             min_length = min_length,
             max_length = max_length
         );
-        let said = Arrangement::Copy
+        let error = SequenceTask::Copy
             .generate(&sizes, 0)
             .unwrap_err()
             .to_string();
-        assert!(said.contains(why), "{said}");
+        assert!(error.contains(reason), "{error}");
     }
 }

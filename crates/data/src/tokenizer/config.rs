@@ -1,4 +1,4 @@
-//! How a tokenizer is made.
+//! Tokenizer configuration.
 
 use zoo_config::WordRule;
 
@@ -7,16 +7,14 @@ use crate::DataError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenizerKind {
-    /// A character.
     Char,
-    /// A word.
     Word,
-    /// A piece of a word, as often seen together: Sennrich et al.,
+    /// Byte-pair encoding: Sennrich et al.,
     /// [Neural Machine Translation of Rare Words with Subword Units](https://arxiv.org/abs/1508.07909), 2015.
     Bpe,
 }
 
-/// Configuration of a [`Tokenizer`](super::Tokenizer); `train` makes one.
+/// Configuration of a [`Tokenizer`](super::Tokenizer), created by [`train`](Self::train).
 ///
 /// ```
 /// # use zoo_data::{DataError, TokenizerConfig};
@@ -47,61 +45,60 @@ impl TokenizerConfig {
         }
     }
 
-    /// A token a character, as many as there are.
+    /// One token per character, vocabulary of any size.
     pub fn chars() -> Self {
         Self::new(TokenizerKind::Char, None)
     }
 
-    /// A token a word, as many as there are.
+    /// One token per word, vocabulary of any size.
     pub fn words() -> Self {
         Self::new(TokenizerKind::Word, None)
     }
 
-    /// Pieces of words, so many with the special ones, and bytes of what was never seen.
+    /// Byte-pair encoding with byte fallback, and a vocabulary of `size` tokens including the
+    /// special ones.
     pub fn bpe(size: usize) -> Self {
         Self::new(TokenizerKind::Bpe, Some(size))
     }
 
-    /// How many tokens there may be, the special ones counted. Default: any number, but for
-    /// BPE.
+    /// Maximum vocabulary size, including special tokens. Default: unlimited, except for BPE.
     #[must_use]
     pub fn with_size(mut self, size: usize) -> Self {
         self.size = Some(size);
         self
     }
 
-    /// How often something must be seen to become a token. Default: once.
+    /// Minimum frequency of a token. Default: 1.
     #[must_use]
     pub fn with_min_frequency(mut self, count: u64) -> Self {
         self.min_frequency = count;
         self
     }
 
-    /// Whether all letters are made small ones first. Default: no.
+    /// Whether text is lowercased. Default: no.
     #[must_use]
     pub fn with_lowercase(mut self, lowercase: bool) -> Self {
         self.lowercase = lowercase;
         self
     }
 
-    /// Where words begin and end. Default: at spaces and marks.
+    /// Where words are split. Default: at spaces and punctuation.
     #[must_use]
     pub fn with_words(mut self, rule: WordRule) -> Self {
         self.words = rule;
         self
     }
 
-    /// Whether a character that is not in the vocabulary becomes the tokens of its bytes, of
-    /// which there are then 256, or an unknown one. Words are unknown in any case. Default: bytes
-    /// for BPE.
+    /// Whether characters outside of the vocabulary are encoded as UTF-8 bytes, which adds 256
+    /// tokens, or as `<unk>`. Unknown words are always `<unk>`. Default: only for BPE.
     #[must_use]
     pub fn with_byte_fallback(mut self, bytes: bool) -> Self {
         self.byte_fallback = bytes && self.kind != TokenizerKind::Word;
         self
     }
 
-    /// Tokens that are there before anything is learned.
-    pub(super) fn fixed(&self) -> Vec<String> {
+    /// Special tokens and byte tokens.
+    pub(super) fn fixed_tokens(&self) -> Vec<String> {
         let bytes = (0..=255_u8).map(|byte| format!("<0x{byte:02X}>"));
         let bytes = bytes.filter(|_| self.byte_fallback);
         SPECIAL_TOKENS
@@ -111,9 +108,9 @@ impl TokenizerConfig {
             .collect()
     }
 
-    /// Room for tokens that are learned.
-    pub(super) fn room(&self) -> Result<usize, DataError> {
-        let fixed = self.fixed().len();
+    /// Number of tokens that can be learned.
+    pub(super) fn num_learned(&self) -> Result<usize, DataError> {
+        let fixed = self.fixed_tokens().len();
         let size = self.size.unwrap_or(usize::MAX);
         DataError::at_least("tokenizer size", fixed + 1, size)?;
         Ok(size - fixed)

@@ -1,11 +1,10 @@
-//! Text as tokens and back, by the `tokenizers` crate.
+//! Tokenizers, based on the `tokenizers` crate.
 //!
-//! Text is brought to Unicode's NFC first, so that one character is always the same tokens.
-//! The special tokens have the same ids in all of them; text never becomes one of them,
-//! whatever is written in it. A file is in the format of the crate, which other programs read.
-//! The crate panics over many a file that is not what it expects; that is an error here.
+//! Text is normalised to Unicode NFC. The special tokens have the same ids in all tokenizers, and
+//! text is never encoded as one of them. Files are in the format of the crate, whose panics on
+//! malformed files are returned as errors.
 
-mod caught;
+mod catch_panic;
 mod config;
 mod pair;
 mod train;
@@ -18,157 +17,154 @@ use serde::de::IgnoredAny;
 use tokenizers::ModelWrapper;
 use zoo_spec::Printable;
 
-use self::caught::caught;
+use self::catch_panic::catch_panic;
 pub use self::config::TokenizerConfig;
 pub use self::pair::PairTokenizers;
 use crate::DataError;
 
-/// Fills up what is shorter than its neighbours.
+/// Padding token.
 pub const PAD: u32 = 0;
-/// Stands for what is not in the vocabulary.
-pub const UNKNOWN: u32 = 1;
-/// What a text that is to be written begins with.
-pub const BEGIN: u32 = 2;
-/// What it ends with.
-pub const END: u32 = 3;
+/// Unknown token.
+pub const UNK: u32 = 1;
+/// Beginning-of-sequence token.
+pub const BOS: u32 = 2;
+/// End-of-sequence token.
+pub const EOS: u32 = 3;
 
-/// How they are written, in the order of their ids.
+/// Special tokens as strings, in the order of their ids.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
-/// Whether a token stands for nothing that is in a text. An unknown one stands for something.
-fn is_silent(id: u32) -> bool {
-    matches!(id, PAD | BEGIN | END)
+/// Whether a token is a special token other than `<unk>`.
+fn is_control(id: u32) -> bool {
+    matches!(id, PAD | BOS | EOS)
 }
 
-/// Texts for which a thread is started.
-const TEXTS_OF_THREAD: usize = 64;
+const MIN_TEXTS_PER_THREAD: usize = 64;
 
-/// What makes tokens of text, and text of tokens. Made by a [`TokenizerConfig`], or read from a
-/// file.
+/// A tokenizer, trained by a [`TokenizerConfig`] or loaded from a file.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     name: String,
-    /// Tokens there are. The crate copies all of them to count them.
-    vocabulary: usize,
+    /// Cached, since the crate copies the vocabulary to count it.
+    vocab_size: usize,
     inner: Box<tokenizers::Tokenizer>,
 }
 
 impl Tokenizer {
-    /// Reads a file with what [`to_json`](Self::to_json) wrote, or another program that gives the
-    /// special tokens the same ids.
+    /// Loads a file written by [`to_json`](Self::to_json), or by another program that uses the same
+    /// ids for the special tokens.
     ///
     /// # Errors
     ///
-    /// [`DataError::Refused`] if there is none, [`DataError::Tokenizer`] if it is not one, or a special
-    /// token is elsewhere.
+    /// [`DataError::Invalid`] if the file cannot be read, [`DataError::Tokenizer`] if it is not a
+    /// tokenizer or has other special tokens.
     pub fn load(path: &Path) -> Result<Self, DataError> {
         let bytes = fs::read(path).map_err(|error| DataError::file(path, &error))?;
         let name = path.display().to_string();
-        let no_tokenizer = |what: &str, why: &str| DataError::Tokenizer {
+        let not_a_tokenizer = |what: &str, reason: &str| DataError::Tokenizer {
             name: name.clone(),
-            why: format!(
-                "{what} ({why})\n  do: name a tokenizer.json: a run's folder has those it learned, \
-                 and the library tokenizers writes them"
+            reason: format!(
+                "{what} ({reason})\n  help: use a tokenizer.json from a run folder or from the library \
+                 tokenizers"
             ),
         };
-        // Asked first: this error has a line, and not a panic for a comma.
+        // Checked first, since this error has a line number, and the crate may panic instead.
         serde_json::from_slice::<IgnoredAny>(&bytes)
-            .map_err(|error| no_tokenizer("the file is not JSON", &error.to_string()))?;
+            .map_err(|error| not_a_tokenizer("the file is not JSON", &error.to_string()))?;
         let inner = guarded(&name, || tokenizers::Tokenizer::from_bytes(bytes));
         let inner = inner.map_err(|error| match error {
-            DataError::Tokenizer { why, .. } => {
-                no_tokenizer("the file is JSON, and no tokenizer", &why)
+            DataError::Tokenizer { reason, .. } => {
+                not_a_tokenizer("the file is JSON, but not a tokenizer", &reason)
             }
             other => other,
         })?;
-        Self::checked(name, inner)
+        Self::from_inner(name, inner)
     }
 
-    /// A tokenizer whose tokens are numbered as all are here.
-    fn checked(name: String, mut inner: tokenizers::Tokenizer) -> Result<Self, DataError> {
+    /// Wraps a tokenizer after checking its special tokens and ids.
+    fn from_inner(name: String, mut inner: tokenizers::Tokenizer) -> Result<Self, DataError> {
         for (id, expected) in (0..).zip(SPECIAL_TOKENS) {
             let got = inner.id_to_token(id);
             if got.as_deref() != Some(expected) {
                 let got = got.as_deref().unwrap_or("missing");
-                let why = format!(
-                    "token {id} must be {expected}, and is {}; train one here, or renumber it",
+                let reason = format!(
+                    "token {id} must be {expected}, got {}\n  help: train a tokenizer, or change the ids",
                     Printable(got)
                 );
-                return Err(DataError::Tokenizer { name, why });
+                return Err(invalid(&name, reason));
             }
         }
         let size = inner.get_vocab_size(true);
         let ids = inner.get_vocab(true);
         if let Some((token, id)) = ids.iter().find(|(_, id)| **id as usize >= size) {
-            let why = format!(
-                "it has {size} tokens, and \"{token}\" has the id {id}: ids must have no gaps"
+            let reason = format!(
+                "the id {id} of \"{token}\" is out of range for {size} tokens: ids must be contiguous"
             );
-            return Err(DataError::Tokenizer { name, why });
+            return Err(invalid(&name, reason));
         }
         let mut tokens: Vec<Option<&str>> = vec![None; size];
         for (token, id) in &ids {
             if let Some(other) = tokens[*id as usize].replace(token) {
-                let why = format!("\"{other}\" and \"{token}\" both have the id {id}");
-                return Err(DataError::Tokenizer { name, why });
+                let reason = format!("\"{other}\" and \"{token}\" both have the id {id}");
+                return Err(invalid(&name, reason));
             }
         }
         if let ModelWrapper::BPE(model) = inner.get_model()
             && model.dropout.is_some()
         {
-            let why = "it leaves out merges at random, and a text would be other tokens each \
-                       time: write null for its dropout";
-            let why = why.to_owned();
-            return Err(DataError::Tokenizer { name, why });
+            let reason =
+                "BPE dropout makes encoding random\n  help: set dropout to null in the file";
+            return Err(invalid(&name, reason));
         }
-        // Batches are cut and filled up elsewhere.
+        // Truncation and padding are done by the batches.
         inner.with_padding(None);
         if let Err(error) = inner.with_truncation(None) {
-            return Err(failed(&name, error.as_ref()));
+            return Err(invalid(&name, error));
         }
         Ok(Self {
             name,
-            vocabulary: size,
+            vocab_size: size,
             inner: Box::new(inner),
         })
     }
 
-    /// All of it as text: what a file has.
+    /// Serializes the tokenizer in the format of the crate `tokenizers`.
     pub fn to_json(&self) -> Result<String, DataError> {
         guarded(&self.name, || self.inner.to_string(false))
     }
 
-    /// How many tokens there are, the special ones counted; ids are below it.
-    pub fn vocabulary(&self) -> usize {
-        self.vocabulary
+    /// Vocabulary size, including special tokens; all ids are below it.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
     }
 
-    /// Text as tokens, without any at its beginning and end.
+    /// Encodes a text, without BOS and EOS.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let encoding = guarded(&self.name, || self.inner.encode_fast(text, false))?;
-        Ok(spoken(encoding.get_ids()))
+        Ok(without_control(encoding.get_ids()))
     }
 
-    /// Many texts at once, on all cores.
-    pub fn encode_all<'a>(
+    /// Encodes texts in parallel.
+    pub fn encode_batch<'a>(
         &self,
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<Vec<u32>>, DataError> {
         let texts: Vec<&str> = texts.into_iter().collect();
-        // On threads of our own and not on those of the crate, where its panics would be printed.
+        // Not the threads of the crate, whose panics would be printed.
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let each = texts.len().div_ceil(threads).max(TEXTS_OF_THREAD);
+        let each = texts.len().div_ceil(threads).max(MIN_TEXTS_PER_THREAD);
         thread::scope(|scope| {
-            let encode = |part: &[&str]| -> Result<Vec<Vec<u32>>, DataError> {
-                part.iter().map(|text| self.encode(text)).collect()
+            let encode = |chunk: &[&str]| -> Result<Vec<Vec<u32>>, DataError> {
+                chunk.iter().map(|text| self.encode(text)).collect()
             };
-            let parts = texts.chunks(each);
-            let parts: Vec<_> = parts
-                .map(|part| scope.spawn(move || encode(part)))
+            let handles: Vec<_> = texts
+                .chunks(each)
+                .map(|chunk| scope.spawn(move || encode(chunk)))
                 .collect();
             let mut encoded = Vec::with_capacity(texts.len());
-            for part in parts {
-                match part.join() {
-                    Ok(part) => encoded.extend(part?),
+            for handle in handles {
+                match handle.join() {
+                    Ok(chunk) => encoded.extend(chunk?),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
@@ -176,56 +172,54 @@ impl Tokenizer {
         })
     }
 
-    /// Tokens as text. Those that pad, begin and end are left out; unknown ones are
-    /// written `<unk>`.
+    /// Decodes ids. PAD, BOS and EOS are skipped, and unknown tokens are written `<unk>`.
     ///
     /// # Errors
     ///
-    /// [`DataError::Tokenizer`] if an id is outside of the vocabulary.
+    /// [`DataError::Tokenizer`] if an id is out of range.
     pub fn decode(&self, ids: &[u32]) -> Result<String, DataError> {
-        let size = self.vocabulary;
+        let size = self.vocab_size;
         if let Some(id) = ids.iter().find(|id| **id as usize >= size) {
-            let name = self.name.clone();
-            let why = format!("there is no token {id}: it has {size}");
-            return Err(DataError::Tokenizer { name, why });
+            let reason = format!("token id {id} is out of range for vocabulary size {size}");
+            return Err(invalid(&self.name, reason));
         }
-        let spoken: Vec<u32> = ids.iter().copied().filter(|id| !is_silent(*id)).collect();
-        guarded(&self.name, || self.inner.decode(&spoken, false))
+        let text_ids: Vec<u32> = ids.iter().copied().filter(|id| !is_control(*id)).collect();
+        guarded(&self.name, || self.inner.decode(&text_ids, false))
     }
 
-    /// How a token is written, with `▁` for the space that it begins with.
+    /// String of a token, with `▁` for a leading space.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// The id of a token that is written so.
+    /// Id of a token string.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 }
 
-/// Ids that text has become. A text may have "</s>" written in it, and is not over then.
-fn spoken(ids: &[u32]) -> Vec<u32> {
-    let spoken = |id: &u32| if is_silent(*id) { UNKNOWN } else { *id };
-    ids.iter().map(spoken).collect()
+/// Replaces control tokens by UNK: text that contains "</s>" must not end the sequence.
+fn without_control(ids: &[u32]) -> Vec<u32> {
+    let replaced = |id: &u32| if is_control(*id) { UNK } else { *id };
+    ids.iter().map(replaced).collect()
 }
 
-/// What the crate makes of a file, where it may panic over it.
+/// Calls the crate and converts its errors and panics.
 fn guarded<T>(name: &str, call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, DataError> {
-    // What it leaves behind in a tokenizer is a cache, and right as far as it goes.
-    match caught(call) {
-        Ok(result) => result.map_err(|error| failed(name, error.as_ref())),
-        Err(message) => Err(DataError::Tokenizer {
-            name: name.to_owned(),
-            why: format!("it is not one that the crate tokenizers can use: {message}"),
-        }),
+    // After a panic, the tokenizer has at most a partially filled cache.
+    match catch_panic(call) {
+        Ok(result) => result.map_err(|error| invalid(name, error)),
+        Err(message) => {
+            let reason = format!("the crate tokenizers cannot use it: {message}");
+            Err(invalid(name, reason))
+        }
     }
 }
 
-fn failed(name: &str, error: &dyn std::error::Error) -> DataError {
+fn invalid(name: &str, reason: impl ToString) -> DataError {
     DataError::Tokenizer {
         name: name.to_owned(),
-        why: error.to_string(),
+        reason: reason.to_string(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tokenizers of what is given and of what is wanted: one for both, or one each.
+//! Tokenizers of source and target texts.
 
 use std::path::Path;
 
@@ -9,29 +9,29 @@ const JOINT: &str = "tokenizer.json";
 const SOURCE: &str = "tokenizer.source.json";
 const TARGET: &str = "tokenizer.target.json";
 
-/// What makes tokens of both sides of a pair.
+/// Tokenizers of the two sides of a pair.
 #[derive(Debug, Clone)]
 pub enum PairTokenizers {
-    /// One for both: a token is the same on either side.
+    /// One tokenizer with a shared vocabulary.
     Joint(Tokenizer),
-    /// One each.
+    /// One tokenizer for each side.
     Separate {
-        /// Of what is given.
+        /// Source tokenizer.
         source: Tokenizer,
-        /// Of what is wanted.
+        /// Target tokenizer.
         target: Tokenizer,
     },
 }
 
 impl PairTokenizers {
-    /// Learns one for both sides.
+    /// Trains one tokenizer on both sides.
     pub fn train_joint(config: &TokenizerConfig, pairs: &[Pair]) -> Result<Self, DataError> {
         let sources = pairs.iter().map(|pair| pair.source.as_str());
         let targets = pairs.iter().map(|pair| pair.target.as_str());
         Ok(Self::Joint(config.train(sources.chain(targets))?))
     }
 
-    /// Learns one for each side.
+    /// Trains one tokenizer on each side.
     pub fn train_separate(
         source: &TokenizerConfig,
         target: &TokenizerConfig,
@@ -43,7 +43,7 @@ impl PairTokenizers {
         })
     }
 
-    /// That of what is given.
+    /// Source tokenizer.
     pub fn source(&self) -> &Tokenizer {
         match self {
             Self::Joint(both) => both,
@@ -51,7 +51,7 @@ impl PairTokenizers {
         }
     }
 
-    /// That of what is wanted.
+    /// Target tokenizer.
     pub fn target(&self) -> &Tokenizer {
         match self {
             Self::Joint(both) => both,
@@ -59,8 +59,8 @@ impl PairTokenizers {
         }
     }
 
-    /// The files of a folder with them, by their names: `tokenizer.json`, or
-    /// `tokenizer.source.json` and `tokenizer.target.json`.
+    /// File names and tokenizers: `tokenizer.json`, or `tokenizer.source.json` and
+    /// `tokenizer.target.json`.
     pub fn files(&self) -> Vec<(&'static str, &Tokenizer)> {
         match self {
             Self::Joint(both) => vec![(JOINT, both)],
@@ -68,15 +68,15 @@ impl PairTokenizers {
         }
     }
 
-    /// Reads a folder with those [`files`](Self::files).
+    /// Loads the [`files`](Self::files) of a folder.
     pub fn load(folder: &Path) -> Result<Self, DataError> {
         let [source, target] = [SOURCE, TARGET].map(|name| folder.join(name));
-        match source.exists() || target.exists() {
-            true => Ok(Self::Separate {
-                source: Tokenizer::load(&source)?,
-                target: Tokenizer::load(&target)?,
-            }),
-            false => Ok(Self::Joint(Tokenizer::load(&folder.join(JOINT))?)),
+        if !source.exists() && !target.exists() {
+            return Ok(Self::Joint(Tokenizer::load(&folder.join(JOINT))?));
         }
+        Ok(Self::Separate {
+            source: Tokenizer::load(&source)?,
+            target: Tokenizer::load(&target)?,
+        })
     }
 }

@@ -23,17 +23,17 @@ fn configs() -> Vec<TokenizerConfig> {
     configs
 }
 
-/// What becomes of a text in a tokenizer that was learned from [`TEXTS`].
-fn there_and_back(config: &TokenizerConfig, text: &str) -> (Vec<u32>, String) {
+/// Encodes and decodes a text with a tokenizer trained on [`TEXTS`].
+fn round_trip(config: &TokenizerConfig, text: &str) -> (Vec<u32>, String) {
     let tokenizer = config.train(TEXTS).unwrap();
     let ids = tokenizer.encode(text).unwrap();
-    assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocabulary()));
+    assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocab_size()));
     let decoded = tokenizer.decode(&ids).unwrap();
     (ids, decoded)
 }
 
 #[test]
-fn special_tokens_are_the_same_everywhere() {
+fn special_tokens_have_fixed_ids() {
     let all = configs().into_iter().chain([TokenizerConfig::words()]);
     for config in all {
         let tokenizer = config.train(TEXTS).unwrap();
@@ -42,20 +42,20 @@ fn special_tokens_are_the_same_everywhere() {
             assert_eq!(tokenizer.id(token), Some(id), "{config:?}");
         }
     }
-    assert_eq!([PAD, UNKNOWN, BEGIN, END], [0, 1, 2, 3]);
+    assert_eq!([PAD, UNK, BOS, EOS], [0, 1, 2, 3]);
 }
 
 #[test]
-fn text_comes_back_as_it_was() {
+fn decoding_restores_the_text() {
     let seen = ["", " ", " see", "see ", "no  time", "\n\nlong\n"];
     for config in configs() {
         for text in TEXTS.into_iter().chain(seen) {
-            let (ids, decoded) = there_and_back(&config, text);
-            assert!(!ids.contains(&UNKNOWN), "{config:?} {text:?}");
+            let (ids, decoded) = round_trip(&config, text);
+            assert!(!ids.contains(&UNK), "{config:?} {text:?}");
             assert_eq!(decoded, text, "{config:?}");
         }
     }
-    // By its bytes, if it was never seen.
+    // Unknown characters are encoded as bytes.
     let chars = TokenizerConfig::chars();
     for config in [
         TokenizerConfig::bpe(300),
@@ -63,36 +63,36 @@ fn text_comes_back_as_it_was() {
     ] {
         for text in ["Zürich, 10€", "再见 👋🏽", "Привет…", "ﬁ", "<0x41> <pad>"]
         {
-            assert_eq!(there_and_back(&config, text).1, text, "{config:?}");
+            assert_eq!(round_trip(&config, text).1, text, "{config:?}");
         }
     }
-    // Without bytes it is unknown.
-    let (ids, decoded) = there_and_back(&chars, "no 钱!");
-    assert_eq!(ids.iter().filter(|id| **id == UNKNOWN).count(), 1);
+    // Without byte fallback they are unknown.
+    let (ids, decoded) = round_trip(&chars, "no 钱!");
+    assert_eq!(ids.iter().filter(|id| **id == UNK).count(), 1);
     assert_eq!(decoded, "no <unk>!");
-    let (_, decoded) = there_and_back(&TokenizerConfig::words(), "no money 不见");
+    let (_, decoded) = round_trip(&TokenizerConfig::words(), "no money 不见");
     assert_eq!(decoded, "no <unk> 不 见");
 }
 
 #[test]
-fn one_character_is_one_however_it_was_typed() {
+fn text_is_normalized_to_nfc() {
     let composed = "caf\u{e9} 각";
-    let taken_apart = "cafe\u{301} \u{1100}\u{1161}\u{11a8}";
+    let decomposed = "cafe\u{301} \u{1100}\u{1161}\u{11a8}";
     for config in configs() {
         let tokenizer = config.train([composed]).unwrap();
-        let ids = tokenizer.encode(taken_apart).unwrap();
+        let ids = tokenizer.encode(decomposed).unwrap();
         assert_eq!(ids, tokenizer.encode(composed).unwrap());
         assert_eq!(tokenizer.decode(&ids).unwrap(), composed);
     }
 }
 
 #[test]
-fn words_are_cut_where_the_rule_says() {
+fn words_are_split_by_the_rule() {
     let tokens = |config: &TokenizerConfig, text: &str| {
         let tokenizer = config.train([text]).unwrap();
         let ids = tokenizer.encode(text).unwrap();
-        let written = ids.iter().filter_map(|id| tokenizer.token(*id));
-        written.collect::<Vec<_>>().join("|")
+        let tokens = ids.iter().filter_map(|id| tokenizer.token(*id));
+        tokens.collect::<Vec<_>>().join("|")
     };
     let text = "Don't go, go! 好久";
     let words = TokenizerConfig::words();
@@ -106,7 +106,7 @@ fn words_are_cut_where_the_rule_says() {
             text,
             "don|'|t|go|,|go|!|好|久",
         ),
-        // With room for everything, pieces grow to what merges do not cross.
+        // With a large vocabulary, tokens grow to the boundaries of merges.
         (&bpe, text, "▁Don't|▁go|,|▁go|!|▁好久"),
         (
             &by_spaces(&bpe),
@@ -119,12 +119,12 @@ fn words_are_cut_where_the_rule_says() {
 }
 
 #[test]
-fn frequent_words_come_first_and_rare_ones_not_at_all() {
+fn vocabulary_is_sorted_by_frequency() {
     let config = TokenizerConfig::words().with_words(WordRule::Spaces);
     let text = "b a c a b d b";
     let vocabulary = |config: &TokenizerConfig| {
         let tokenizer = config.train([text]).unwrap();
-        let tokens = (4..tokenizer.vocabulary() as u32).filter_map(|id| tokenizer.token(id));
+        let tokens = (4..tokenizer.vocab_size() as u32).filter_map(|id| tokenizer.token(id));
         tokens.collect::<String>()
     };
     assert_eq!(vocabulary(&config), "bacd");
@@ -137,7 +137,7 @@ fn frequent_words_come_first_and_rare_ones_not_at_all() {
 }
 
 #[test]
-fn sizes_hold_also_where_there_are_more_characters() {
+fn vocabulary_size_is_respected_with_more_characters() {
     let pairs = phrases(Direction::ChineseToEnglish);
     let texts = || pairs.iter().map(|pair| pair.source.as_str());
     for config in [
@@ -146,7 +146,7 @@ fn sizes_hold_also_where_there_are_more_characters() {
         TokenizerConfig::bpe(700),
     ] {
         let tokenizer = config.train(texts()).unwrap();
-        assert_eq!(Some(tokenizer.vocabulary()), config.size);
+        assert_eq!(Some(tokenizer.vocab_size()), config.size);
     }
     let tokenizer = TokenizerConfig::bpe(300).train(texts()).unwrap();
     for text in texts() {
@@ -156,7 +156,7 @@ fn sizes_hold_also_where_there_are_more_characters() {
 }
 
 #[test]
-fn the_same_text_trains_the_same_tokenizer() {
+fn training_is_deterministic() {
     let pairs = phrases(Direction::ChineseToEnglish);
     let texts = || pairs.iter().map(|pair| pair.target.as_str());
     let all = configs().into_iter().chain([TokenizerConfig::words()]);
@@ -169,37 +169,37 @@ fn the_same_text_trains_the_same_tokenizer() {
 }
 
 #[test]
-fn text_never_becomes_a_special_token() {
+fn text_is_never_encoded_as_special_tokens() {
     let text = "a </s> b <pad> <s> <unk> </s> </s>";
     let mut all = configs();
     all.push(TokenizerConfig::words().with_words(WordRule::Spaces));
     for config in all {
         let tokenizer = config.train([text]).unwrap();
         let ids = tokenizer.encode(text).unwrap();
-        assert!(!ids.iter().any(|id| is_silent(*id)), "{config:?} {ids:?}");
+        assert!(!ids.iter().any(|id| is_control(*id)), "{config:?} {ids:?}");
     }
 }
 
 #[test]
-fn silent_tokens_are_not_written_and_many_texts_are_encoded_at_once() {
+fn decoding_skips_control_tokens_and_batches_equal_single_texts() {
     let tokenizer = TokenizerConfig::bpe(320).train(TEXTS).unwrap();
     let mut ids = tokenizer.encode("no see").unwrap();
-    ids.insert(0, BEGIN);
-    ids.extend([END, PAD, PAD]);
+    ids.insert(0, BOS);
+    ids.extend([EOS, PAD, PAD]);
     assert_eq!(tokenizer.decode(&ids).unwrap(), "no see");
     let one_by_one = TEXTS.map(|text| tokenizer.encode(text).unwrap());
-    assert_eq!(tokenizer.encode_all(TEXTS).unwrap(), one_by_one);
+    assert_eq!(tokenizer.encode_batch(TEXTS).unwrap(), one_by_one);
 }
 
 #[test]
-fn both_sides_or_one_each() {
+fn joint_and_separate_tokenizers() {
     let folder = Folder::new();
     let pairs = [Pair::new("好久不见", "long time no see")];
     let chars = TokenizerConfig::chars();
     let separate =
         PairTokenizers::train_separate(&chars, &TokenizerConfig::words(), &pairs).unwrap();
-    assert_eq!(separate.source().vocabulary(), 4 + 4);
-    assert_eq!(separate.target().vocabulary(), 4 + 4);
+    assert_eq!(separate.source().vocab_size(), 4 + 4);
+    assert_eq!(separate.target().vocab_size(), 4 + 4);
     assert_eq!(separate.source().id("l"), None);
     let joint = PairTokenizers::train_joint(&chars, &pairs).unwrap();
     assert_eq!(joint.source().id("好"), joint.target().id("好"));
@@ -207,19 +207,19 @@ fn both_sides_or_one_each() {
 
     let error = PairTokenizers::load(&folder.path("")).unwrap_err();
     assert!(error.to_string().contains("tokenizer.json"), "{error}");
-    let written = |tokenizers: &PairTokenizers| {
+    let save_and_load = |tokenizers: &PairTokenizers| {
         for (name, tokenizer) in tokenizers.files() {
             folder.file(name, tokenizer.to_json().unwrap());
         }
         PairTokenizers::load(&folder.path("")).unwrap()
     };
-    assert!(matches!(written(&joint), PairTokenizers::Joint(_)));
-    let again = written(&separate).target().to_json().unwrap();
+    assert!(matches!(save_and_load(&joint), PairTokenizers::Joint(_)));
+    let again = save_and_load(&separate).target().to_json().unwrap();
     assert_eq!(again, separate.target().to_json().unwrap());
 }
 
 #[test]
-fn what_cannot_be_is_explained() {
+fn invalid_arguments_are_rejected() {
     let folder = Folder::new();
     let tokenizer = TokenizerConfig::chars().train(["ab"]).unwrap();
     for (error, expected) in [
@@ -233,7 +233,7 @@ fn what_cannot_be_is_explained() {
         ),
         (
             tokenizer.decode(&[4, 6]).map(drop),
-            "tokenizer char: there is no token 6: it has 6",
+            "tokenizer char: token id 6 is out of range for vocabulary size 6",
         ),
     ] {
         assert_eq!(error.unwrap_err().to_string(), expected);
@@ -244,7 +244,7 @@ fn what_cannot_be_is_explained() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_told_so() {
+fn invalid_files_are_rejected() {
     let folder = Folder::new();
     let whole = TokenizerConfig::chars().train(["ab"]).unwrap();
     let whole = whole.to_json().unwrap();
@@ -261,9 +261,9 @@ fn a_file_that_cannot_be_used_is_told_so() {
         ),
         (
             "{\"a\": 1}".to_owned(),
-            "the file is JSON, and no tokenizer (",
+            "the file is JSON, but not a tokenizer (",
         ),
-        // Both found by fuzzing: the crate panics over them.
+        // Found by fuzzing: the crate panics.
         (changed("\"Fuse\"}", "\"Fuse\""), "line 1 column"),
         (
             changed("{\"type\":\"NFC\"}", precompiled),
@@ -271,20 +271,23 @@ fn a_file_that_cannot_be_used_is_told_so() {
         ),
         (
             changed("\"<pad>\":0,\"<unk>\":1", "\"<unk>\":0,\"<pad>\":1"),
-            "token 0 must be <pad>, and is <unk>; train one here, or renumber it",
+            "token 0 must be <pad>, got <unk>",
         ),
-        (changed("\"b\":5", "\"b\":9"), "ids must have no gaps"),
+        (changed("\"b\":5", "\"b\":9"), "ids must be contiguous"),
         (changed("\"b\":5", "\"b\":4,\"c\":5"), "both have the id 4"),
-        (changed("\"dropout\":null", "\"dropout\":0.5"), "at random"),
+        (
+            changed("\"dropout\":null", "\"dropout\":0.5"),
+            "BPE dropout",
+        ),
     ] {
         let path = folder.file("no.json", text);
-        let said = Tokenizer::load(&path).unwrap_err().to_string();
+        let error = Tokenizer::load(&path).unwrap_err().to_string();
         let begin = format!("tokenizer {}: ", path.display());
         assert!(
-            said.starts_with(&begin) && said.contains(expected),
-            "{said}"
+            error.starts_with(&begin) && error.contains(expected),
+            "{error}"
         );
-        let is_told = said.contains("\n  do: name a tokenizer.json");
-        assert_eq!(is_told, said.contains("the file is "), "{said}");
+        let has_help = error.contains("\n  help: use a tokenizer.json");
+        assert_eq!(has_help, error.contains("the file is "), "{error}");
     }
 }

@@ -1,5 +1,4 @@
-//! A tokenizer learned from text. What is learned depends on the text alone: counts are kept
-//! in order, and what is equally frequent goes by its letters.
+//! Tokenizer training. It is deterministic: counts are ordered, and ties are sorted alphabetically.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,47 +25,49 @@ use tokenizers::{
 use zoo_config::WordRule;
 
 use super::config::{TokenizerConfig, TokenizerKind};
-use super::{SPECIAL_TOKENS, Tokenizer, UNKNOWN, failed};
+use super::{SPECIAL_TOKENS, Tokenizer, UNK, invalid};
 use crate::DataError;
 
-/// What a space at the beginning of a piece is written as.
+/// Replacement of spaces in tokens.
 const SPACE: char = '▁';
 
-/// Pieces of text that merges do not cross, with the space before them. Apostrophes belong to
-/// words: `don't`, `'s`.
+/// Pre-tokenization patterns: merges do not cross their matches, which include a leading space.
+/// Apostrophes belong to words: `don't`, `'s`.
 const BY_SPACES: &str = r" ?\S+|\s";
 const BY_MARKS: &str = r" ?(?:[^\s\p{P}\p{S}]|['’])+| ?[\p{P}\p{S}]+|\s";
 
 type Result<T> = std::result::Result<T, DataError>;
 
 impl TokenizerConfig {
-    /// Learns a tokenizer from texts.
+    /// Trains a tokenizer on texts.
     ///
     /// # Errors
     ///
-    /// [`DataError::Range`] if there is no room for a token but the special ones,
-    /// [`DataError::Empty`] if there is nothing to learn from.
+    /// [`DataError::Range`] if the vocabulary has no space beyond the special tokens,
+    /// [`DataError::Empty`] if there is no text.
     pub fn train<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Result<Tokenizer> {
-        let room = self.room()?;
+        let num_learned = self.num_learned()?;
         let normalizer = self.normalizer();
         let pre_tokenizer = self.pre_tokenizer()?;
         let counts = count(texts, &normalizer, pre_tokenizer.as_ref())?;
         if counts.is_empty() {
-            return Err(DataError::Empty {
-                what: "the text to train a tokenizer on".to_owned(),
-            });
+            return Err(DataError::empty("the text to train a tokenizer on"));
         }
         let mut inner = match self.kind {
-            TokenizerKind::Word => tokenizers::Tokenizer::new(self.word_model(counts, room)?),
-            TokenizerKind::Char => tokenizers::Tokenizer::new(self.char_model(&counts, room)?),
-            TokenizerKind::Bpe => tokenizers::Tokenizer::new(self.bpe_model(&counts, room)?),
+            TokenizerKind::Word => {
+                tokenizers::Tokenizer::new(self.word_model(counts, num_learned)?)
+            }
+            TokenizerKind::Char => {
+                tokenizers::Tokenizer::new(self.char_model(&counts, num_learned)?)
+            }
+            TokenizerKind::Bpe => tokenizers::Tokenizer::new(self.bpe_model(&counts, num_learned)?),
         };
         inner
             .with_normalizer(Some(normalizer))
             .with_pre_tokenizer(pre_tokenizer)
             .with_decoder(self.decoder());
-        // What it is called in errors: char, word or bpe.
-        Tokenizer::checked(format!("{:?}", self.kind).to_lowercase(), inner)
+        // Name in errors: char, word or bpe.
+        Tokenizer::from_inner(format!("{:?}", self.kind).to_lowercase(), inner)
     }
 
     fn normalizer(&self) -> NormalizerWrapper {
@@ -75,9 +76,9 @@ impl TokenizerConfig {
             steps.push(Lowercase.into());
         }
         match (self.kind, self.words) {
-            // The first word is the same token as in the middle of a text.
+            // The first word is the same token as inside a text.
             (TokenizerKind::Bpe, _) => steps.push(Prepend::new(" ".to_owned()).into()),
-            // Spaces around each Chinese character; the rest of it is turned off.
+            // Spaces around Chinese characters; the other steps are disabled.
             (TokenizerKind::Word, WordRule::Marks) => {
                 steps.push(BertNormalizer::new(false, true, Some(false), false).into());
             }
@@ -90,8 +91,8 @@ impl TokenizerConfig {
         let pieces = |pattern: &str| -> Result<PreTokenizerWrapper> {
             let pattern = SplitPattern::Regex(pattern.to_owned());
             let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
-                .map_err(|error| failed("bpe", error.as_ref()))?;
-            // Written with a mark for the space, so that tokens can be shown.
+                .map_err(|error| invalid("bpe", error))?;
+            // Spaces are replaced, so that tokens can be displayed.
             let mark = Metaspace::new(SPACE, PrependScheme::Never, false);
             Ok(PreTokenizers::new(vec![split.into(), mark.into()]).into())
         };
@@ -104,12 +105,12 @@ impl TokenizerConfig {
         })
     }
 
-    /// Words are joined by spaces, which needs no decoder.
+    /// Word tokens are joined by spaces without a decoder.
     fn decoder(&self) -> Option<DecoderWrapper> {
-        let mut steps: Vec<DecoderWrapper> = match self.byte_fallback {
-            true => vec![ByteFallback::new().into()],
-            false => vec![],
-        };
+        let mut steps: Vec<DecoderWrapper> = vec![];
+        if self.byte_fallback {
+            steps.push(ByteFallback::new().into());
+        }
         match self.kind {
             TokenizerKind::Word => return None,
             TokenizerKind::Char => steps.push(Fuse::new().into()),
@@ -122,33 +123,33 @@ impl TokenizerConfig {
         Some(Decoders::new(steps).into())
     }
 
-    fn word_model(&self, counts: Counts, room: usize) -> Result<WordLevel> {
-        let learned = most_frequent(counts, self.min_frequency, room);
-        let tokens = self.fixed().into_iter().chain(learned);
+    fn word_model(&self, counts: Counts, num_learned: usize) -> Result<WordLevel> {
+        let learned = most_frequent(counts, self.min_frequency, num_learned);
+        let tokens = self.fixed_tokens().into_iter().chain(learned);
         WordLevel::builder()
             .vocab(tokens.zip(0..).collect())
-            .unk_token(SPECIAL_TOKENS[UNKNOWN as usize].to_owned())
+            .unk_token(SPECIAL_TOKENS[UNK as usize].to_owned())
             .build()
-            .map_err(|error| failed("word", error.as_ref()))
+            .map_err(|error| invalid("word", error))
     }
 
-    /// BPE without merges: single characters, or their bytes.
-    fn char_model(&self, counts: &Counts, room: usize) -> Result<BPE> {
-        let learned = most_frequent(characters(counts), self.min_frequency, room);
-        let tokens = self.fixed().into_iter().chain(learned);
+    /// BPE without merges: characters or bytes.
+    fn char_model(&self, counts: &Counts, num_learned: usize) -> Result<BPE> {
+        let learned = most_frequent(characters(counts), self.min_frequency, num_learned);
+        let tokens = self.fixed_tokens().into_iter().chain(learned);
         let vocabulary: Vocab = tokens.zip(0..).collect();
         BPE::builder()
             .vocab_and_merges(vocabulary, vec![])
-            .unk_token(SPECIAL_TOKENS[UNKNOWN as usize].to_owned())
+            .unk_token(SPECIAL_TOKENS[UNK as usize].to_owned())
             .byte_fallback(self.byte_fallback)
             .build()
-            .map_err(|error| failed("char", error.as_ref()))
+            .map_err(|error| invalid("char", error))
     }
 
-    fn bpe_model(&self, counts: &Counts, room: usize) -> Result<BPE> {
-        // The trainer would keep every character, also beyond the size, or drop any of those
-        // that are equally rare. So those without a token are cut out beforehand.
-        let alphabet = most_frequent(characters(counts), self.min_frequency, room);
+    fn bpe_model(&self, counts: &Counts, num_learned: usize) -> Result<BPE> {
+        // The trainer would keep all characters, even beyond the vocabulary size, or drop arbitrary
+        // ones among equally rare characters. So characters without a token are removed first.
+        let alphabet = most_frequent(characters(counts), self.min_frequency, num_learned);
         let known: HashSet<&str> = alphabet.iter().map(String::as_str).collect();
         let is_known = |c: char| known.contains(c.encode_utf8(&mut [0; 4]) as &str);
         let mut words = Counts::new();
@@ -157,8 +158,8 @@ impl TokenizerConfig {
                 *words.entry(part.to_owned()).or_default() += count;
             }
         }
-        let fixed = self.fixed();
-        let size = fixed.len() + room.min(usize::MAX - fixed.len());
+        let fixed = self.fixed_tokens();
+        let size = fixed.len() + num_learned.min(usize::MAX - fixed.len());
         let special = fixed.into_iter().map(|token| AddedToken::from(token, true));
         let trainer = BpeTrainer::builder()
             .show_progress(false)
@@ -167,31 +168,31 @@ impl TokenizerConfig {
             .special_tokens(special.collect())
             .build();
         let mut model = BPE::builder()
-            .unk_token(SPECIAL_TOKENS[UNKNOWN as usize].to_owned())
+            .unk_token(SPECIAL_TOKENS[UNK as usize].to_owned())
             .byte_fallback(self.byte_fallback)
             .build()
-            .map_err(|error| failed("bpe", error.as_ref()))?;
+            .map_err(|error| invalid("bpe", error))?;
         let words = words
             .iter()
             .map(|(word, count)| (word.as_str().into(), *count));
         trainer
             .do_train(&words.collect(), &mut model)
-            .map_err(|error| failed("bpe", error.as_ref()))?;
+            .map_err(|error| invalid("bpe", error))?;
         Ok(model)
     }
 }
 
-/// How often something was seen, in the order of its letters.
+/// Frequencies in alphabetical order.
 type Counts = BTreeMap<String, u64>;
 
-/// Words, or whole texts where nothing cuts them.
+/// Counts words, or whole texts without a pre-tokenizer.
 fn count<'a>(
     texts: impl IntoIterator<Item = &'a str>,
     normalizer: &NormalizerWrapper,
     pre_tokenizer: Option<&PreTokenizerWrapper>,
 ) -> Result<Counts> {
-    let trouble = |error: tokenizers::Error| failed("training", error.as_ref());
-    // By hash first: most words have been seen before.
+    let to_error = |error: tokenizers::Error| invalid("training", error);
+    // A hash map first, since most words repeat.
     let mut counts = HashMap::<String, u64>::new();
     let mut add = |word: &str| match counts.get_mut(word) {
         Some(count) => *count += 1,
@@ -201,12 +202,12 @@ fn count<'a>(
     };
     for text in texts {
         let mut normalized = NormalizedString::from(text);
-        normalizer.normalize(&mut normalized).map_err(trouble)?;
+        normalizer.normalize(&mut normalized).map_err(to_error)?;
         match pre_tokenizer {
             None => add(normalized.get()),
             Some(pre_tokenizer) => {
                 let mut pieces = PreTokenizedString::from(normalized);
-                pre_tokenizer.pre_tokenize(&mut pieces).map_err(trouble)?;
+                pre_tokenizer.pre_tokenize(&mut pieces).map_err(to_error)?;
                 let splits = pieces.get_splits(OffsetReferential::Normalized, OffsetType::None);
                 for (piece, ..) in splits {
                     add(piece);
@@ -225,18 +226,19 @@ fn characters(words: &Counts) -> Counts {
             *counts.entry(c).or_default() += count;
         }
     }
-    let written = counts.into_iter().map(|(c, count)| (c.to_string(), count));
-    written.collect()
+    counts
+        .into_iter()
+        .map(|(c, count)| (c.to_string(), count))
+        .collect()
 }
 
-/// The most frequent first; what is equally frequent in the order of its letters. What is
-/// written like a special token has none of its own.
-fn most_frequent(counts: Counts, min_frequency: u64, room: usize) -> Vec<String> {
-    let mut kept: Vec<(String, u64)> = counts
+/// The most frequent entries, ties in alphabetical order. Strings of special tokens are excluded.
+fn most_frequent(counts: Counts, min_frequency: u64, max: usize) -> Vec<String> {
+    let mut frequent: Vec<(String, u64)> = counts
         .into_iter()
         .filter(|(text, count)| *count >= min_frequency && !SPECIAL_TOKENS.contains(&text.as_str()))
         .collect();
-    kept.sort_by_key(|(_, count)| Reverse(*count));
-    kept.truncate(room);
-    kept.into_iter().map(|(text, _)| text).collect()
+    frequent.sort_by_key(|(_, count)| Reverse(*count));
+    frequent.truncate(max);
+    frequent.into_iter().map(|(text, _)| text).collect()
 }

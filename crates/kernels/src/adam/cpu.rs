@@ -1,10 +1,10 @@
-//! The step on numbers in memory.
+//! The Adam step on slices.
 
 use super::Step;
 use crate::cpu::dispatch;
 use crate::cpu::parallel::{for_each, rows_per_task};
 
-/// Takes the step: `tensor`, `first` and `second` are written over.
+/// Updates `tensor`, `first` and `second` in place.
 pub(super) fn adam_step(
     tensor: &mut [f32],
     gradient: &[f32],
@@ -15,8 +15,8 @@ pub(super) fn adam_step(
     let count = tensor.len();
     assert!(
         [gradient.len(), first.len(), second.len()] == [count; 3],
-        "Adam: a parameter of {count} numbers needs as many of its gradient and moments, got \
-         {}, {} and {}",
+        "Adam: the gradient and moments must have {count} elements like the parameter, got {}, {} \
+         and {}",
         gradient.len(),
         first.len(),
         second.len()
@@ -50,20 +50,20 @@ fn step_loop(
     second: &mut [f32],
     step: Step,
 ) {
-    // All slices are as long, which the compiler sees here.
+    // Equal lengths, visible to the compiler: no bounds checks in the loop.
     let count = tensor.len();
     let (gradient, first, second) = (
         &gradient[..count],
         &mut first[..count],
         &mut second[..count],
     );
-    for at in 0..count {
-        let x = tensor[at];
-        let g = gradient[at] + step.in_gradient * x;
-        let m = step.beta_1 * first[at] + step.new_1 * g;
-        let v = step.beta_2 * second[at] + step.new_2 * (g * g);
-        first[at] = m;
-        second[at] = v;
-        tensor[at] = step.stays * x - step.rate * (m / (v.sqrt() + step.epsilon));
+    for i in 0..count {
+        let x = tensor[i];
+        let g = gradient[i] + step.l2_decay * x;
+        let m = step.beta_1 * first[i] + step.one_minus_beta_1 * g;
+        let v = step.beta_2 * second[i] + step.one_minus_beta_2 * (g * g);
+        first[i] = m;
+        second[i] = v;
+        tensor[i] = step.decay_factor * x - step.lr * (m / (v.sqrt() + step.epsilon));
     }
 }

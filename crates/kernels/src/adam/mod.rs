@@ -1,20 +1,20 @@
-//! Adam, in one pass over each parameter.
+//! Adam and AdamW in one pass over each parameter.
 //!
 //! ```text
 //! m = β1 m + (1 - β1) g      v = β2 v + (1 - β2) g²
 //! x = x - rate · (m / (1 - β1^t)) / (sqrt(v / (1 - β2^t)) + ε)
 //! ```
 //!
-//! Weight decay is added to the gradient, `g + decay · x` (`adam`), or taken from the
-//! parameter, `x - rate · decay · x` (`adamw`). Kingma and Ba,
+//! Weight decay is added to the gradient, `g + decay · x` (`adam`), or decoupled,
+//! `x - rate · decay · x` (`adamw`). Kingma and Ba,
 //! [Adam](https://arxiv.org/abs/1412.6980), 2014; Loshchilov and Hutter, [Decoupled Weight
 //! Decay](https://arxiv.org/abs/1711.05101), 2017.
 //!
-//! Burn's own does the same in a dozen operations, each of which goes through memory. States
-//! are Burn's, so that either goes on with the other's.
+//! Burn's Adam does the same in a dozen operations, each of which reads and writes memory. The
+//! optimizer state is Burn's, so the two are interchangeable.
 
 mod cpu;
-#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
+#[allow(deprecated)] // Burn 0.22 is the last release with NdArray and LibTorch
 mod ops;
 
 use burn::backend::Dispatch;
@@ -26,38 +26,37 @@ use serde::{Deserialize, Serialize};
 use self::ops::AdamStep;
 use crate::hosts::location::location;
 
-/// What weight decay is taken from.
+/// How weight decay is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdamKind {
-    /// It is part of the gradient.
+    /// L2 regularisation: added to the gradient.
     Adam,
-    /// It is taken from the parameter, whatever the gradient is.
+    /// Decoupled: subtracted from the parameter.
     Adamw,
 }
 
-/// One step in numbers.
+/// The coefficients of one step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
-    /// What was asked for, for LibTorch, which works the rest out itself.
+    /// Options for LibTorch, which computes the coefficients itself.
     #[cfg(feature = "tch")]
-    pub(crate) asked: crate::aten::Adam,
-    /// Which step it is, counted from 1.
+    pub(crate) options: crate::aten::AdamOptions,
+    /// The number of the step, starting at 1.
     #[cfg(feature = "tch")]
     pub(crate) time: usize,
     beta_1: f32,
     beta_2: f32,
-    /// `1 - β1`, of which `f32` would lose digits.
-    new_1: f32,
-    /// `1 - β2`
-    new_2: f32,
-    /// How much of the parameter is added to its gradient.
-    in_gradient: f32,
-    /// What the parameter is multiplied by.
-    stays: f32,
-    /// What `m / (sqrt(v) + epsilon)` is multiplied by.
-    rate: f32,
-    /// Epsilon for a `v` that is not divided by `1 - β2^t`.
+    /// Computed in `f64`: the subtraction in `f32` would lose digits.
+    one_minus_beta_1: f32,
+    one_minus_beta_2: f32,
+    /// Weight decay that is added to the gradient.
+    l2_decay: f32,
+    /// Factor of the parameter: 1 minus decoupled weight decay.
+    decay_factor: f32,
+    /// Learning rate with bias correction, the factor of `m / (sqrt(v) + epsilon)`.
+    lr: f32,
+    /// Epsilon scaled for a `v` without bias correction.
     epsilon: f32,
 }
 
@@ -69,24 +68,24 @@ pub(crate) struct Step {
 /// ```
 #[derive(Config, Debug)]
 pub struct AdamConfig {
-    /// What weight decay is taken from.
+    /// How weight decay is applied.
     pub kind: AdamKind,
-    /// The share of the first moment that stays. Default: 0.9.
+    /// Decay rate of the first moment. Default: 0.9.
     #[config(default = 0.9)]
     pub beta_1: f64,
-    /// The share of the second moment that stays. Default: 0.999.
+    /// Decay rate of the second moment. Default: 0.999.
     #[config(default = 0.999)]
     pub beta_2: f64,
-    /// What is added to the root of the second moment. Default: 1e-8.
+    /// Added to the square root of the second moment. Default: 1e-8.
     #[config(default = 1e-8)]
     pub epsilon: f64,
-    /// Default: none.
+    /// Weight decay. Default: 0.
     #[config(default = 0.0)]
     pub weight_decay: f64,
 }
 
 impl AdamConfig {
-    /// The optimizer of one parameter.
+    /// Creates the optimizer of a single parameter.
     ///
     /// # Panics
     ///
@@ -98,13 +97,13 @@ impl AdamConfig {
                 "Adam: {name} must be at least 0 and below 1, got {beta}"
             );
         }
-        for (name, number) in [
+        for (name, value) in [
             ("epsilon", self.epsilon),
             ("weight_decay", self.weight_decay),
         ] {
             assert!(
-                number >= 0.0 && number.is_finite(),
-                "Adam: {name} must be at least 0, got {number}"
+                value >= 0.0 && value.is_finite(),
+                "Adam: {name} must be at least 0, got {value}"
             );
         }
         Adam {
@@ -112,7 +111,7 @@ impl AdamConfig {
         }
     }
 
-    /// The optimizer of a module.
+    /// Creates the optimizer of a module.
     ///
     /// # Panics
     ///
@@ -122,15 +121,15 @@ impl AdamConfig {
     }
 }
 
-/// Adam or AdamW. Made by an [`AdamConfig`].
+/// Adam or AdamW, created by an [`AdamConfig`].
 #[derive(Debug, Clone)]
 pub struct Adam {
     config: AdamConfig,
 }
 
 impl Adam {
-    /// The step that makes `time` of them.
-    fn at(&self, rate: f64, time: usize) -> Step {
+    /// Coefficients of step `time`.
+    fn coefficients(&self, lr: f64, time: usize) -> Step {
         let AdamConfig {
             kind,
             beta_1,
@@ -138,30 +137,30 @@ impl Adam {
             epsilon,
             weight_decay,
         } = self.config;
-        let grown = |beta: f64| 1.0 - beta.powf(time as f64);
-        let root = grown(beta_2).sqrt();
-        let (in_gradient, decay) = match kind {
+        let bias_correction = |beta: f64| 1.0 - beta.powf(time as f64);
+        let root = bias_correction(beta_2).sqrt();
+        let (l2_decay, decay) = match kind {
             AdamKind::Adam => (weight_decay, 0.0),
             AdamKind::Adamw => (0.0, weight_decay),
         };
         Step {
             #[cfg(feature = "tch")]
-            asked: crate::aten::Adam {
+            options: crate::aten::AdamOptions {
                 is_adamw: kind == AdamKind::Adamw,
-                rate,
+                lr,
                 betas: [beta_1, beta_2],
-                decay: weight_decay,
+                weight_decay,
                 epsilon,
             },
             #[cfg(feature = "tch")]
             time,
             beta_1: beta_1 as f32,
             beta_2: beta_2 as f32,
-            new_1: (1.0 - beta_1) as f32,
-            new_2: (1.0 - beta_2) as f32,
-            in_gradient: in_gradient as f32,
-            stays: (1.0 - rate * decay) as f32,
-            rate: (rate * root / grown(beta_1)) as f32,
+            one_minus_beta_1: (1.0 - beta_1) as f32,
+            one_minus_beta_2: (1.0 - beta_2) as f32,
+            l2_decay: l2_decay as f32,
+            decay_factor: (1.0 - lr * decay) as f32,
+            lr: (lr * root / bias_correction(beta_1)) as f32,
             epsilon: (epsilon * root) as f32,
         }
     }
@@ -172,7 +171,7 @@ impl Optimizer for Adam {
 
     fn step<const D: usize>(
         &self,
-        rate: LearningRate,
+        lr: LearningRate,
         tensor: Tensor<D>,
         gradient: Tensor<D>,
         state: Option<AdamState<D>>,
@@ -183,7 +182,7 @@ impl Optimizer for Adam {
             }
             None => (1, tensor.zeros_like(), tensor.zeros_like()),
         };
-        let step = self.at(rate, time);
+        let step = self.coefficients(lr, time);
         let (device, dims) = (tensor.device(), tensor.dims());
         let others = [
             ("gradient", &gradient),
@@ -199,10 +198,10 @@ impl Optimizer for Adam {
                 other.device()
             );
         }
-        let have_body = [&tensor, &gradient, &first, &second]
+        let has_kernel = [&tensor, &gradient, &first, &second]
             .into_iter()
             .all(|tensor| tensor.dtype() == DType::F32 && location(tensor).is_some());
-        let (tensor, first, second) = if have_body {
+        let (tensor, first, second) = if has_kernel {
             let (tensor, first, second) = <Dispatch as AdamStep>::adam_step(
                 tensor.into_dispatch(),
                 gradient.into_dispatch(),
@@ -216,7 +215,7 @@ impl Optimizer for Adam {
                 Tensor::from_dispatch(second),
             )
         } else {
-            composed(tensor, gradient, first, second, step)
+            step_with_burn(tensor, gradient, first, second, step)
         };
         let momentum = AdaptiveMomentumState::new(time, first, second);
         (tensor, Some(AdamState::new(momentum)))
@@ -227,24 +226,25 @@ impl Optimizer for Adam {
     }
 }
 
-/// The step by Burn's operations.
-fn composed<const D: usize>(
+/// The step with Burn's operations.
+fn step_with_burn<const D: usize>(
     tensor: Tensor<D>,
     gradient: Tensor<D>,
     first: Tensor<D>,
     second: Tensor<D>,
     step: Step,
 ) -> (Tensor<D>, Tensor<D>, Tensor<D>) {
-    let gradient = match step.in_gradient {
+    let gradient = match step.l2_decay {
         0.0 => gradient,
-        share => gradient + tensor.clone().mul_scalar(share),
+        decay => gradient + tensor.clone().mul_scalar(decay),
     };
-    let first = first.mul_scalar(step.beta_1) + gradient.clone().mul_scalar(step.new_1);
-    let second = second.mul_scalar(step.beta_2) + gradient.square().mul_scalar(step.new_2);
-    let slope = first.clone() / second.clone().sqrt().add_scalar(step.epsilon);
-    let tensor = match step.stays {
+    let first = first.mul_scalar(step.beta_1) + gradient.clone().mul_scalar(step.one_minus_beta_1);
+    let second =
+        second.mul_scalar(step.beta_2) + gradient.square().mul_scalar(step.one_minus_beta_2);
+    let update = first.clone() / second.clone().sqrt().add_scalar(step.epsilon);
+    let tensor = match step.decay_factor {
         1.0 => tensor,
-        stays => tensor.mul_scalar(stays),
+        factor => tensor.mul_scalar(factor),
     };
-    (tensor - slope.mul_scalar(step.rate), first, second)
+    (tensor - update.mul_scalar(step.lr), first, second)
 }

@@ -1,4 +1,4 @@
-//! The op of the backends whose tensors lie in the host's memory, or may.
+//! The Adam op for backends with tensors in host memory, and for LibTorch on CUDA.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
@@ -6,7 +6,7 @@ use burn::backend::{Backend, backend_extension};
 use super::{Step, cpu};
 use crate::hosts::DeviceKernels;
 
-/// A step of Adam. All tensors are `f32`.
+/// An Adam step. All tensors are `f32`.
 #[backend_extension(
     Flex: cfg(feature = "flex"),
     NdArray: cfg(feature = "ndarray"),
@@ -14,7 +14,7 @@ use crate::hosts::DeviceKernels;
 )]
 pub(crate) trait AdamStep: Backend {
     /// The parameter and both moments after the step.
-    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    #[allow(unused_variables)] // unused without backends
     fn adam_step(
         tensor: FloatTensor<Self>,
         gradient: FloatTensor<Self>,

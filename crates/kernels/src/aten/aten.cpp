@@ -1,6 +1,5 @@
-// What tch has no binding for, with tensors passed as tch passes them: pointers to
-// at::Tensor on the heap. Every function returns nothing, or a message that the caller
-// frees with zoo_aten_free.
+// Bindings that tch lacks. Tensors are passed as in tch, as pointers to at::Tensor on the heap. Every
+// function returns null on success, or an error message that the caller frees with zoo_aten_free.
 
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
@@ -30,12 +29,12 @@
 
 namespace {
 
-// Null means success, so an error needs a message even where there is no memory for a copy.
-char no_memory_for_message[] = "an error whose message did not fit into memory";
+// Null means success, so an error needs a message even if allocating its copy fails.
+char out_of_memory_message[] = "out of memory while copying the error message";
 
-char *copy_of(const char *message) {
+char *copy_message(const char *message) {
   char *copy = strdup(message);
-  return copy == nullptr ? no_memory_for_message : copy;
+  return copy == nullptr ? out_of_memory_message : copy;
 }
 
 template <typename Work>
@@ -44,13 +43,13 @@ char *guarded(Work work) {
     work();
     return nullptr;
   } catch (const std::exception &error) {
-    return copy_of(error.what());
+    return copy_message(error.what());
   } catch (...) {
-    return copy_of("an error without a message");
+    return copy_message("an error without a message");
   }
 }
 
-std::string described(const at::Tensor &tensor) {
+std::string describe(const at::Tensor &tensor) {
   if (!tensor.defined()) {
     return "an undefined tensor";
   }
@@ -63,11 +62,11 @@ std::string described(const at::Tensor &tensor) {
 void expect(bool is_valid, const char *name, const std::string &expected, const at::Tensor &got) {
   if (!is_valid) {
     throw std::invalid_argument(
-        c10::str(name, " must be ", expected, ", got ", described(got)));
+        c10::str(name, " must be ", expected, ", got ", describe(got)));
   }
 }
 
-// Kernels read tensors through raw pointers: other layouts have no such memory.
+// Kernels read tensors through raw pointers, which need the strided layout.
 bool is_dense(const at::Tensor &tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided;
 }
@@ -77,22 +76,22 @@ bool is_like(const at::Tensor &tensor, const at::Tensor &other) {
          tensor.device() == other.device();
 }
 
-// Query, key and value of four dimensions each, of which the second is the heads or the length.
+// Checks query, key and value of four dimensions each: [batch, seq, heads, d] or [batch, heads, seq, d].
 void expect_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value) {
   expect(is_dense(query) && query.dim() == 4, "query", "Strided with 4 dimensions", query);
   bool key_fits = is_like(key, query) && key.dim() == 4 && key.size(0) == query.size(0) &&
                   key.size(3) == query.size(3);
-  expect(key_fits, "key", c10::str("of the batch, width, dtype and device of query, ", described(query)),
+  expect(key_fits, "key", c10::str("of the batch, width, dtype and device of query, ", describe(query)),
          key);
   bool value_fits = is_like(value, key) && value.dim() == 4 &&
                     value.sizes().slice(0, 3) == key.sizes().slice(0, 3);
-  expect(value_fits, "value", c10::str("like key, but for its width, ", described(key)), value);
+  expect(value_fits, "value", c10::str("like key, but for its width, ", describe(key)), value);
 }
 
-// Takes the place of a device's random numbers, and puts them back.
-class Seeded {
+// Seeds a device's default generator, and restores its state on destruction.
+class SeedGuard {
  public:
-  Seeded(const at::Device &device, uint64_t seed)
+  SeedGuard(const at::Device &device, uint64_t seed)
       : generator_(at::globalContext().defaultGenerator(device)) {
     std::lock_guard<std::mutex> lock(generator_.mutex());
     seed_ = generator_.current_seed();
@@ -100,13 +99,13 @@ class Seeded {
     generator_.set_current_seed(seed);
     generator_.set_offset(0);
   }
-  ~Seeded() {
+  ~SeedGuard() {
     std::lock_guard<std::mutex> lock(generator_.mutex());
     generator_.set_current_seed(seed_);
     generator_.set_offset(offset_);
   }
-  Seeded(const Seeded &) = delete;
-  Seeded &operator=(const Seeded &) = delete;
+  SeedGuard(const SeedGuard &) = delete;
+  SeedGuard &operator=(const SeedGuard &) = delete;
 
  private:
   at::Generator generator_;
@@ -114,20 +113,20 @@ class Seeded {
   uint64_t offset_ = 0;
 };
 
-std::mutex one_seed_at_a_time;
+std::mutex seed_mutex;
 
 }  // namespace
 
 extern "C" {
 
 void zoo_aten_free(char *message) {
-  if (message != no_memory_for_message) {
+  if (message != out_of_memory_message) {
     free(message);
   }
 }
 
-// Into out: where the elements of a dense f32 tensor on the CPU are (null if it has none), and
-// whether they are contiguous.
+// Writes the data pointer of a strided f32 tensor on the CPU (null if it is empty) to out, and whether
+// it is contiguous.
 char *zoo_aten_host_data(float **out, bool *is_contiguous, const at::Tensor *tensor) {
   return guarded([&] {
     bool fits = is_dense(*tensor) && tensor->scalar_type() == at::kFloat &&
@@ -138,7 +137,7 @@ char *zoo_aten_host_data(float **out, bool *is_contiguous, const at::Tensor *ten
   });
 }
 
-// A tensor of f32 on the meta device, which has no memory.
+// An f32 tensor on the meta device, which has no memory.
 char *zoo_aten_meta(at::Tensor **out, const int64_t *dims, size_t rank) {
   return guarded([&] {
     auto options = at::TensorOptions().dtype(at::kFloat).device(at::kMeta);
@@ -146,26 +145,26 @@ char *zoo_aten_meta(at::Tensor **out, const int64_t *dims, size_t rank) {
   });
 }
 
-// Query, key and value [batch, seq, heads, d]; a window of -1 reaches everything.
-// Into out: the context, and the log-sum-exp [batch, heads, seq].
+// Query, key and value are [batch, seq, heads, d]; a window of -1 is unlimited.
+// out: the context, and the log-sum-exp [batch, heads, seq].
 char *zoo_aten_flash_forward(at::Tensor **out, const at::Tensor *query, const at::Tensor *key,
                              const at::Tensor *value, bool is_causal, double scale, int64_t left,
                              int64_t right) {
   return guarded([&] {
     expect_attention(*query, *key, *value);
-    auto side = [](int64_t reach) {
-      return reach < 0 ? std::optional<int64_t>() : std::optional<int64_t>(reach);
+    auto window = [](int64_t size) {
+      return size < 0 ? std::optional<int64_t>() : std::optional<int64_t>(size);
     };
     auto result = at::_flash_attention_forward(
         *query, *key, *value, std::nullopt, std::nullopt, query->size(1), key->size(1), 0.0,
-        is_causal, false, scale, side(left), side(right));
+        is_causal, false, scale, window(left), window(right));
     out[0] = new at::Tensor(std::move(std::get<0>(result)));
     out[1] = new at::Tensor(std::move(std::get<1>(result)));
   });
 }
 
-// Query, key and value [batch, heads, seq, d].
-// Into out: the context, and the log-sum-exp [batch, heads, seq, 1].
+// Query, key and value are [batch, heads, seq, d].
+// out: the context, and the log-sum-exp [batch, heads, seq, 1].
 char *zoo_aten_cudnn_forward(at::Tensor **out, const at::Tensor *query, const at::Tensor *key,
                              const at::Tensor *value, bool is_causal, double scale) {
   return guarded([&] {
@@ -177,34 +176,33 @@ char *zoo_aten_cudnn_forward(at::Tensor **out, const at::Tensor *query, const at
   });
 }
 
-// Query, key and value [batch, seq, heads, d]; a bias for every place or none.
-// Into out: the context, the log-sum-exp [batch, heads, seq or more], and the seed and the
-// offset that weights were dropped by.
+// Query, key and value are [batch, seq, heads, d]; bias is [batch, heads, seq_q, seq_k] or null.
+// out: the context, the log-sum-exp [batch, heads, seq, padded], and the seed and offset of dropout.
 char *zoo_aten_efficient_forward(at::Tensor **out, const at::Tensor *query, const at::Tensor *key,
                                  const at::Tensor *value, const at::Tensor *bias, int64_t mask,
-                                 double scale, double dropped, int64_t seed) {
+                                 double scale, double dropout, int64_t seed) {
   return guarded([&] {
     expect_attention(*query, *key, *value);
-    std::optional<at::Tensor> added;
+    std::optional<at::Tensor> optional_bias;
     if (bias != nullptr) {
-      int64_t full[] = {query->size(0), query->size(2), query->size(1), key->size(1)};
-      bool fits = is_like(*bias, *query) && bias->sizes() == at::IntArrayRef(full, 4);
+      int64_t dims[] = {query->size(0), query->size(2), query->size(1), key->size(1)};
+      bool fits = is_like(*bias, *query) && bias->sizes() == at::IntArrayRef(dims, 4);
       expect(fits, "bias",
-             c10::str("of the dtype and device of query and ", at::IntArrayRef(full, 4)), *bias);
-      added = *bias;
+             c10::str("of the dtype and device of query and ", at::IntArrayRef(dims, 4)), *bias);
+      optional_bias = *bias;
     }
     auto call = [&] {
       auto result = at::_efficient_attention_forward(
-          *query, *key, *value, added, std::nullopt, std::nullopt, std::nullopt, std::nullopt,
-          dropped, mask, true, scale);
+          *query, *key, *value, optional_bias, std::nullopt, std::nullopt, std::nullopt, std::nullopt,
+          dropout, mask, true, scale);
       out[0] = new at::Tensor(std::move(std::get<0>(result)));
       out[1] = new at::Tensor(std::move(std::get<1>(result)));
       out[2] = new at::Tensor(std::move(std::get<2>(result)));
       out[3] = new at::Tensor(std::move(std::get<3>(result)));
     };
-    if (dropped > 0.0) {
-      std::lock_guard<std::mutex> lock(one_seed_at_a_time);
-      Seeded seeded(query->device(), static_cast<uint64_t>(seed));
+    if (dropout > 0.0) {
+      std::lock_guard<std::mutex> lock(seed_mutex);
+      SeedGuard guard(query->device(), static_cast<uint64_t>(seed));
       call();
     } else {
       call();
@@ -212,49 +210,48 @@ char *zoo_aten_efficient_forward(at::Tensor **out, const at::Tensor *query, cons
   });
 }
 
-// Into out: bytes that tensors on a CUDA device have now and had at most, and what is reserved
-// for them at most. Both peaks are those since they were last forgotten.
-char *zoo_aten_cuda_memory(uint64_t *out, int64_t index, bool forget_peaks) {
+// out: allocated bytes of a CUDA device, now and at their peak since the last reset.
+char *zoo_aten_cuda_memory(uint64_t *out, int64_t index, bool reset_peak) {
   return guarded([&] {
     auto *allocator = c10::getDeviceAllocator(c10::DeviceType::CUDA);
     auto device = static_cast<c10::DeviceIndex>(index);
-    if (forget_peaks) {
+    if (reset_peak) {
       allocator->resetPeakStats(device);
     }
     auto stats = allocator->getDeviceStats(device);
-    // The first is the sum of all pools.
+    // Index 0 is the total of all pools.
     out[0] = static_cast<uint64_t>(stats.allocated_bytes[0].current);
     out[1] = static_cast<uint64_t>(stats.allocated_bytes[0].peak);
-    out[2] = static_cast<uint64_t>(stats.reserved_bytes[0].peak);
   });
 }
 
-// What at::native_layer_norm gave, back: into out the gradients by input, gamma and beta.
-char *zoo_aten_layer_norm_backward(at::Tensor **out, const at::Tensor *arrived,
+// Backward pass of at::native_layer_norm. out: the gradients of input, gamma and beta.
+char *zoo_aten_layer_norm_backward(at::Tensor **out, const at::Tensor *output_grad,
                                    const at::Tensor *input, const at::Tensor *gamma,
-                                   const at::Tensor *mean, const at::Tensor *factor) {
+                                   const at::Tensor *mean, const at::Tensor *rstd) {
   return guarded([&] {
     bool is_input = is_dense(*input) && at::isFloatingType(input->scalar_type());
     expect(is_input, "input", "Strided and of a floating-point dtype", *input);
     bool is_gamma = is_like(*gamma, *input) && gamma->dim() >= 1 && gamma->dim() <= input->dim() &&
                     input->sizes().slice(input->dim() - gamma->dim()) == gamma->sizes();
-    expect(is_gamma, "gamma", c10::str("the last dimensions of input, ", described(*input)), *gamma);
-    bool is_arrived = is_like(*arrived, *input) && arrived->sizes() == input->sizes();
-    expect(is_arrived, "the upstream gradient", c10::str("like input, ", described(*input)), *arrived);
+    expect(is_gamma, "gamma", c10::str("the last dimensions of input, ", describe(*input)), *gamma);
+    bool is_output_grad = is_like(*output_grad, *input) && output_grad->sizes() == input->sizes();
+    expect(is_output_grad, "the output gradient", c10::str("like input, ", describe(*input)),
+           *output_grad);
     int64_t rows = 1;
     for (int64_t size : input->sizes().slice(0, input->dim() - gamma->dim())) {
       rows *= size;
     }
-    for (auto [name, got] : {std::make_pair("mean", mean), std::make_pair("factor", factor)}) {
+    for (auto [name, got] : {std::make_pair("mean", mean), std::make_pair("rstd", rstd)}) {
       // On CUDA the statistics of half-precision rows are f32.
       bool fits = is_dense(*got) && got->device() == input->device() && got->numel() == rows &&
                   (got->scalar_type() == input->scalar_type() || got->scalar_type() == at::kFloat);
-      expect(fits, name, c10::str("one number for each of the ", rows, " rows of input, ",
-                                  described(*input)), *got);
+      expect(fits, name, c10::str("one value for each of the ", rows, " rows of input, ",
+                                  describe(*input)), *got);
     }
-    // Beta itself is not looked at, but for its being there.
+    // The value of beta is not read, only whether there is one.
     auto result = at::native_layer_norm_backward(
-        arrived->contiguous(), *input, gamma->sizes(), mean->contiguous(), factor->contiguous(),
+        output_grad->contiguous(), *input, gamma->sizes(), mean->contiguous(), rstd->contiguous(),
         *gamma, *gamma, {true, true, true});
     out[0] = new at::Tensor(std::move(std::get<0>(result)));
     out[1] = new at::Tensor(std::move(std::get<1>(result)));
@@ -262,24 +259,24 @@ char *zoo_aten_layer_norm_backward(at::Tensor **out, const at::Tensor *arrived,
   });
 }
 
-// A tensor of numbers that somebody else has; `done` is told when the last tensor over them is gone.
-char *zoo_aten_of_numbers(at::Tensor **out, float *numbers, const int64_t *dims, size_t rank,
-                          void *owner, void (*done)(void *)) {
+// A tensor over borrowed memory; `deleter` is called when its storage is freed.
+char *zoo_aten_from_blob(at::Tensor **out, float *data, const int64_t *dims, size_t rank, void *owner,
+                         void (*deleter)(void *)) {
   return guarded([&] {
-    // As a context, it is done with on every way out.
-    auto tensor = at::for_blob(numbers, at::IntArrayRef(dims, rank))
-                      .context(owner, done)
+    // As a context, the owner is deleted on errors too.
+    auto tensor = at::for_blob(data, at::IntArrayRef(dims, rank))
+                      .context(owner, deleter)
                       .options(at::TensorOptions().dtype(at::kFloat))
                       .make_tensor();
     out[0] = new at::Tensor(std::move(tensor));
   });
 }
 
-// One step for one parameter; the parameter and both moments are written over.
-// `time` is a number on the parameter's device: this step's, counted from 1.
+// An in-place Adam step of one parameter and its moments. `step` is a one-element tensor on the
+// parameter's device: the number of the step, starting at 1.
 char *zoo_aten_adam(const at::Tensor *parameter, const at::Tensor *gradient,
-                    const at::Tensor *first, const at::Tensor *second, const at::Tensor *time,
-                    bool is_adamw, double rate, double beta_1, double beta_2, double decay,
+                    const at::Tensor *first, const at::Tensor *second, const at::Tensor *step,
+                    bool is_adamw, double lr, double beta_1, double beta_2, double weight_decay,
                     double epsilon) {
   return guarded([&] {
     bool is_parameter = is_dense(*parameter) && parameter->is_contiguous() &&
@@ -288,24 +285,24 @@ char *zoo_aten_adam(const at::Tensor *parameter, const at::Tensor *gradient,
     for (auto [name, got] : {std::make_pair("the gradient", gradient),
                              std::make_pair("the first moment", first),
                              std::make_pair("the second moment", second)}) {
-      // The kernel for the CPU takes the parameter's size for that of all.
+      // The CPU kernel assumes that all have the parameter's size.
       bool fits = is_like(*got, *parameter) && got->is_contiguous() &&
                   got->sizes() == parameter->sizes();
-      expect(fits, name, c10::str("contiguous and like the parameter, ", described(*parameter)),
+      expect(fits, name, c10::str("contiguous and like the parameter, ", describe(*parameter)),
              *got);
     }
-    bool is_time = is_dense(*time) && time->scalar_type() == at::kFloat && time->numel() == 1 &&
-                   time->device() == parameter->device();
-    expect(is_time, "time", c10::str("one Float on ", parameter->device()), *time);
+    bool is_step = is_dense(*step) && step->scalar_type() == at::kFloat && step->numel() == 1 &&
+                   step->device() == parameter->device();
+    expect(is_step, "step", c10::str("one Float on ", parameter->device()), *step);
     at::NoGradGuard no_gradients;
     std::vector<at::Tensor> parameters{*parameter}, gradients{*gradient}, firsts{*first},
-        seconds{*second}, times{*time};
+        seconds{*second}, steps{*step};
     if (is_adamw) {
-      at::_fused_adamw_(parameters, gradients, firsts, seconds, {}, times, rate, beta_1, beta_2,
-                        decay, epsilon, false, false);
+      at::_fused_adamw_(parameters, gradients, firsts, seconds, {}, steps, lr, beta_1, beta_2,
+                        weight_decay, epsilon, false, false);
     } else {
-      at::_fused_adam_(parameters, gradients, firsts, seconds, {}, times, rate, beta_1, beta_2,
-                       decay, epsilon, false, false);
+      at::_fused_adam_(parameters, gradients, firsts, seconds, {}, steps, lr, beta_1, beta_2,
+                       weight_decay, epsilon, false, false);
     }
   });
 }

@@ -1,4 +1,4 @@
-//! The elements of tensors in the host's memory.
+//! Host memory of tensors as slices.
 
 use std::borrow::Cow;
 use std::ptr;
@@ -7,12 +7,12 @@ use tch::Tensor;
 
 use crate::hosts::{Strided, span};
 
-use super::{Error, check, made, zoo_aten_host_data, zoo_aten_meta};
+use super::{Error, call, check, zoo_aten_host_data, zoo_aten_meta};
 
-/// Where the elements are, if there are any, and whether they are contiguous.
+/// The data pointer (null if the tensor is empty), and whether the elements are contiguous.
 fn data(tensor: &Tensor) -> Result<(*mut f32, bool), Error> {
     let (mut data, mut is_contiguous) = (ptr::null_mut(), false);
-    // SAFETY: a tensor that lives through the call, and memory for both results.
+    // SAFETY: the tensor outlives the call, and both results are writable.
     let message = unsafe { zoo_aten_host_data(&mut data, &mut is_contiguous, tensor.as_ptr()) };
     check("access to host memory", message)?;
     Ok((data, is_contiguous))
@@ -27,7 +27,7 @@ fn data(tensor: &Tensor) -> Result<(*mut f32, bool), Error> {
 ///
 /// # Safety
 ///
-/// Nothing writes to the tensor's memory, through whichever tensor, as long as the slice is used.
+/// The tensor's memory is not written, through this or another tensor, while the slice is in use.
 pub unsafe fn host_slice(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Error> {
     let (data, is_contiguous) = data(tensor)?;
     let count = tensor.numel();
@@ -35,8 +35,8 @@ pub unsafe fn host_slice(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Error> {
         return Ok(Cow::Borrowed(&[]));
     }
     if is_contiguous {
-        // SAFETY: so many contiguous f32 in the host's memory, owned by a tensor that is borrowed
-        // as long; the caller sees to it that nothing writes there.
+        // SAFETY: `count` contiguous f32 in host memory, owned by the borrowed tensor; the caller
+        // guarantees that nothing writes to them.
         let elements = unsafe { std::slice::from_raw_parts(data.cast_const(), count) };
         return Ok(Cow::Borrowed(elements));
     }
@@ -45,7 +45,7 @@ pub unsafe fn host_slice(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Error> {
     Ok(Cow::Owned(elements))
 }
 
-/// The elements of a contiguous `f32` tensor on the CPU, to be written to.
+/// The elements of a contiguous `f32` tensor on the CPU, mutable.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub unsafe fn host_slice(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Error> {
 ///
 /// # Safety
 ///
-/// No other tensor over the same memory is used as long as the slice is.
+/// No other tensor over the same memory is used while the slice is in use.
 pub unsafe fn host_slice_mut(tensor: &mut Tensor) -> Result<&mut [f32], Error> {
     let (data, is_contiguous) = data(tensor)?;
     if data.is_null() {
@@ -63,23 +63,23 @@ pub unsafe fn host_slice_mut(tensor: &mut Tensor) -> Result<&mut [f32], Error> {
         return Err(Error {
             op: "access to host memory",
             message: format!(
-                "a tensor that is written to must be contiguous, got {:?} with strides {:?}",
+                "a mutable slice needs a contiguous tensor, got {:?} with strides {:?}",
                 tensor.size(),
                 tensor.stride()
             ),
         });
     }
-    // SAFETY: so many contiguous f32 in the host's memory, owned by a tensor that is borrowed as
-    // long; the caller sees to it that nobody else uses them. Any bits are an f32.
+    // SAFETY: contiguous f32 in host memory, owned by the borrowed tensor; the caller guarantees
+    // exclusive access. Any bits are a valid f32.
     Ok(unsafe { std::slice::from_raw_parts_mut(data, tensor.numel()) })
 }
 
-/// All elements from the first of an `f32` tensor on the CPU to its last, and the strides between
-/// neighbours along each of its `D` dimensions; `None` if a stride is negative.
+/// The memory of an `f32` tensor on the CPU from its first element to its last, and the strides of
+/// its `D` dimensions; `None` if a stride is negative.
 ///
 /// # Errors
 ///
-/// If the tensor is on another device, of another dtype or layout, or has not `D` dimensions.
+/// If the tensor is on another device, of another dtype or layout, or does not have `D` dimensions.
 ///
 /// # Safety
 ///
@@ -92,7 +92,7 @@ pub unsafe fn host_strided<const D: usize>(
     if sizes.len() != D {
         return Err(Error {
             op: "access to host memory",
-            message: format!("{D} dimensions were expected, got {sizes:?}"),
+            message: format!("expected {D} dimensions, got {sizes:?}"),
         });
     }
     let dims = sizes.iter().map(|size| (*size as usize).max(1));
@@ -103,23 +103,23 @@ pub unsafe fn host_strided<const D: usize>(
     if data.is_null() {
         return Ok(Some((&[], strides)));
     }
-    // SAFETY: as in `host_slice`; all up to its last element is within the tensor's memory.
+    // SAFETY: as in `host_slice`; everything up to the last element is within the tensor's memory.
     let elements = unsafe { std::slice::from_raw_parts(data.cast_const(), count) };
     Ok(Some((elements, strides)))
 }
 
-/// An `f32` tensor without memory, on LibTorch's meta device. tch calls that device `Mps`. Here
-/// only for tests: a tensor of another device, on a machine that has none.
+/// An `f32` tensor on LibTorch's meta device (`Mps` in tch), which has no memory: in tests, a
+/// tensor on another device.
 ///
 /// # Panics
 ///
-/// If LibTorch cannot make it.
+/// If LibTorch cannot create it.
 #[doc(hidden)]
 pub fn meta(dims: &[i64]) -> Tensor {
-    // SAFETY: as many dimensions as are counted, and memory for one tensor.
-    let made = made("meta tensor", |out| unsafe {
+    // SAFETY: the pointer and length are those of `dims`, and out holds one tensor.
+    let result = call("meta tensor", |out| unsafe {
         zoo_aten_meta(out, dims.as_ptr(), dims.len())
     });
-    let [tensor] = made.unwrap_or_else(|error| panic!("{error}"));
+    let [tensor] = result.unwrap_or_else(|error| panic!("{error}"));
     tensor
 }

@@ -1,18 +1,18 @@
-//! `e^x` as arithmetic that a compiler can put side by side.
+//! `e^x` in arithmetic that the compiler can vectorize.
 
-/// `e^x` for `x` up to 0, to two units in the last place; 0 below -87.
+/// `e^x` for `x <= 0`, accurate to two ulps; 0 below -87.
 ///
-/// `e^x = 2^n · e^r` with `|r| ≤ ln 2 / 2`, and `e^r` by its Taylor series up to `r^7`, whose
-/// rest is below 2e-8 there.
+/// `e^x = 2^n · e^r` with `|r| ≤ ln 2 / 2`, and `e^r` by its Taylor series up to `r^7`, with a
+/// remainder below 2e-8.
 #[inline(always)]
 pub(crate) fn exp_of_negative(x: f32) -> f32 {
-    /// Added and taken away again, it rounds to a whole number.
+    /// Adding and subtracting it rounds to an integer.
     const ROUNDING: f32 = 12_582_912.0; // 1.5 · 2^23
-    // Below, the result would be denormal. NaN stays NaN.
+    // Smaller results would be denormal. NaN stays NaN.
     let clamped = if x < -87.0 { -87.0 } else { x };
     let rounded = clamped * std::f32::consts::LOG2_E + ROUNDING;
     let n = rounded - ROUNDING;
-    // ln 2 in two parts, the first with few digits, so that its product with n is exact.
+    // ln 2 in two parts, the first with few bits, so that its product with n is exact.
     let r = clamped - n * 0.693_359_4;
     let r = r + n * 2.121_944_4e-4;
     let mut series = 1.0 / 5040.0;
@@ -23,7 +23,7 @@ pub(crate) fn exp_of_negative(x: f32) -> f32 {
     series = series * r + 0.5;
     series = series * r + 1.0;
     series = series * r + 1.0;
-    // The last bits of what was rounded are n, which is from -126 to 0.
+    // The low bits of `rounded` are n, from -126 to 0.
     let exponent = rounded.to_bits().wrapping_sub(ROUNDING.to_bits());
     let power = f32::from_bits(exponent.wrapping_add(127) << 23);
     if x < -87.0 { 0.0 } else { series * power }
@@ -34,19 +34,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_as_near_as_it_says() {
+    fn error_is_below_two_ulps() {
         let mut worst = 0.0_f64;
         for step in 0..=870_000 {
             let x = -(step as f32) * 1e-4;
-            let want = f64::from(x).exp();
-            let error = (f64::from(exp_of_negative(x)) - want).abs() / want;
+            let expected = f64::from(x).exp();
+            let error = (f64::from(exp_of_negative(x)) - expected).abs() / expected;
             worst = worst.max(error);
         }
         assert!(worst < 2.0 * f64::from(f32::EPSILON), "{worst}");
     }
 
     #[test]
-    fn ends_are_what_they_are() {
+    fn special_values() {
         assert_eq!(exp_of_negative(0.0), 1.0);
         assert_eq!(exp_of_negative(-200.0), 0.0);
         assert_eq!(exp_of_negative(f32::NEG_INFINITY), 0.0);

@@ -1,6 +1,6 @@
-//! Which instructions the processor has, and functions that are compiled for each of them.
+//! Instruction set detection, and functions compiled for each instruction set.
 
-/// A set of instructions that kernels are compiled for.
+/// An instruction set that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstructionSet {
     /// AVX-512 F, DQ and VL.
@@ -9,12 +9,12 @@ pub enum InstructionSet {
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// What every processor of the target has: NEON, SSE, or none.
+    /// The baseline of the target: NEON, SSE, or none.
     Portable,
 }
 
 impl InstructionSet {
-    /// The best set that this processor has. The standard library asks the processor once.
+    /// The best set of this processor. The standard library caches the detection.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -26,7 +26,7 @@ impl InstructionSet {
         Self::Portable
     }
 
-    /// All sets that this processor has, for tests that compare them.
+    /// All sets of this processor, for tests that compare them.
     #[doc(hidden)]
     pub fn available() -> Vec<Self> {
         match Self::detect() {
@@ -39,14 +39,14 @@ impl InstructionSet {
     }
 }
 
-/// A function that is compiled once for each [`InstructionSet`](crate::cpu::InstructionSet), from
-/// an `#[inline(always)]` function of the same arguments.
+/// Compiles a function once for each [`InstructionSet`](crate::cpu::InstructionSet), from an
+/// `#[inline(always)]` function with the same arguments.
 ///
-/// `unsafe fn name(..) by kernel` calls `kernel::<S>` of some [`Simd`](crate::cpu::Simd). It
-/// takes the instruction set as its first argument, which must be one that the processor has.
+/// `unsafe fn name(..) by kernel` calls `kernel::<S>` for a [`Simd`](crate::cpu::Simd) type. Its
+/// first argument is the instruction set, which the processor must support.
 ///
-/// `fn name(..) by kernel` calls `kernel`, which the compiler vectorizes by itself, for the best
-/// set that the processor has.
+/// `fn name(..) by kernel` calls `kernel`, which the compiler auto-vectorizes, for the best set of
+/// the processor.
 #[macro_export]
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident($($arg:ident: $kind:ty),* $(,)?) by $kernel:ident;) => {
@@ -54,15 +54,15 @@ macro_rules! dispatch {
         ///
         /// # Safety
         ///
-        /// The processor has the instruction set, and the arguments fit together.
+        /// The processor supports the instruction set, and the arguments are valid for the kernel.
         #[allow(clippy::too_many_arguments)]
         $vis unsafe fn $name(set: $crate::cpu::InstructionSet, $($arg: $kind),*) {
             $crate::cpu::dispatch!(@compiled set, ($($arg: $kind),*);
-                // SAFETY: the caller promised the instructions and that the arguments fit.
+                // SAFETY: as promised by the caller.
                 unsafe { $kernel::<$crate::cpu::Avx512>($($arg),*) },
-                // SAFETY: the caller promised the instructions and that the arguments fit.
+                // SAFETY: as promised by the caller.
                 unsafe { $kernel::<$crate::cpu::Avx2>($($arg),*) },
-                // SAFETY: the caller promised the instructions and that the arguments fit.
+                // SAFETY: as promised by the caller.
                 unsafe { $kernel::<$crate::cpu::Portable>($($arg),*) })
         }
     };
@@ -90,7 +90,7 @@ macro_rules! dispatch {
                 $avx2
             }
             match $set {
-                // SAFETY: the processor has the instructions.
+                // SAFETY: the processor supports the instruction set.
                 $crate::cpu::InstructionSet::Avx512 => return unsafe { avx512($($arg),*) },
                 // SAFETY: as above.
                 $crate::cpu::InstructionSet::Avx2 => return unsafe { avx2($($arg),*) },

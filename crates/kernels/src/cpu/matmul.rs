@@ -1,42 +1,41 @@
-//! Products of small matrices, over any [`Simd`]: the first factor is read one number at a time,
-//! and the second where it lies, across the lanes.
+//! Matmul of small matrices over any [`Simd`]: elements of the first factor are broadcast, and rows
+//! of the second are loaded as vectors.
 
 use super::Simd;
 
-/// Rows of a product that are held in registers: 6 by 4 registers of AVX-512 leave 8 of 32 for
-/// what they are multiplied with; 6 by 2 leave 4 of AVX2's 16.
+/// Rows of the register tile: 6 by 4 accumulators leave 8 of 32 registers with AVX-512, and 6 by 2
+/// leave 4 of 16 with AVX2.
 const ROWS: usize = 6;
 
-/// A matrix of scalars, read one by one: `(row, column)` lies at
+/// A strided matrix that is read one element at a time: `(row, column)` is at
 /// `start + row · row_stride + column · column_stride`.
 #[derive(Clone, Copy)]
 pub struct Scalars {
-    /// The first of them.
+    /// The first element.
     pub start: *const f32,
-    /// From one row to the next.
+    /// Distance between rows.
     pub row_stride: usize,
-    /// From one number of a row to the next.
+    /// Distance between columns.
     pub column_stride: usize,
 }
 
-/// What a matmul does with the previous content of its result.
+/// How a matmul treats the previous content of its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Accumulate {
-    /// Replaces it.
+    /// Overwrites it.
     Overwrite,
     /// Adds to it.
     Add,
 }
 
-/// `c = a · b` or `c += a · b`: `a` of `rows` by `inner` scalars, `b` of `inner` rows of `width`
-/// numbers and `c` of `rows` rows of as many.
+/// `c = a · b` or `c += a · b` with `a: [rows, inner]`, `b: [inner, width]` and `c: [rows, width]`.
 ///
-/// If `RAGGED`, `width` may be any number; otherwise it is a multiple of `S::LANES`.
+/// If `RAGGED`, `width` is arbitrary; otherwise it is a multiple of `S::LANES`.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled; `a` and `b` can be read and `c` written in these sizes,
-/// `b` and `c` with their rows as far apart as is given beside them, and `c` overlaps neither.
+/// The instructions of `S` are enabled; `a` and `b` are readable and `c` is writable in these sizes
+/// and strides, and `c` does not overlap `a` or `b`.
 #[inline(always)]
 pub unsafe fn matmul<S: Simd, const RAGGED: bool>(
     [rows, inner, width]: [usize; 3],
@@ -46,12 +45,12 @@ pub unsafe fn matmul<S: Simd, const RAGGED: bool>(
     accumulate: Accumulate,
 ) {
     let mut column = 0;
-    // A stripe of `b` stays in the cache while all rows of `a` pass over it.
+    // A stripe of `b` stays in the cache for all rows of `a`.
     while column < width {
         let left = width - column;
         let registers = match RAGGED {
-            true => left.div_ceil(S::LANES).min(S::WIDE),
-            false if left >= S::WIDE * S::LANES => S::WIDE,
+            true => left.div_ceil(S::LANES).min(S::TILE_VECTORS),
+            false if left >= S::TILE_VECTORS * S::LANES => S::TILE_VECTORS,
             false => 1,
         };
         let columns = left.min(registers * S::LANES);
@@ -65,14 +64,15 @@ pub unsafe fn matmul<S: Simd, const RAGGED: bool>(
         };
         let mut row = 0;
         while row < rows {
-            // SAFETY: what the caller promised, from this row and column on.
+            // SAFETY: as promised by the caller, from this row and column on.
             unsafe {
                 let a = Scalars {
                     start: a.start.add(row * a.row_stride),
                     ..a
                 };
                 let (b, c) = (b.add(column), c.add(row * c_stride + column));
-                // What is left of 64 after sixes is 4, which alone keeps as many sums going.
+                // 64 rows leave a remainder of 4, for which one tile of 4 rows has enough
+                // independent sums.
                 row += match rows - row {
                     ROWS.. => block.rows::<S, RAGGED, ROWS>(a, b, c),
                     4.. => block.rows::<S, RAGGED, 4>(a, b, c),
@@ -85,14 +85,14 @@ pub unsafe fn matmul<S: Simd, const RAGGED: bool>(
     }
 }
 
-/// A part of the product that is held in registers throughout.
+/// A block of the output that is accumulated in registers.
 #[derive(Clone, Copy)]
 struct Block {
-    /// Registers of a row.
+    /// Vectors per row.
     registers: usize,
-    /// Columns of the first factor and rows of the second.
+    /// Inner dimension of the product.
     inner: usize,
-    /// Numbers of the last register.
+    /// Elements of the last vector.
     last: usize,
     b_stride: usize,
     c_stride: usize,
@@ -100,11 +100,7 @@ struct Block {
 }
 
 impl Block {
-    /// `R` rows of the product; returns `R`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`matmul`].
+    /// Computes `R` rows and returns `R`. Safety: as for [`matmul`].
     #[inline(always)]
     unsafe fn rows<S: Simd, const RAGGED: bool, const R: usize>(
         self,
@@ -112,9 +108,9 @@ impl Block {
         b: *const f32,
         c: *mut f32,
     ) -> usize {
-        // SAFETY: as the caller promised.
+        // SAFETY: as promised by the caller.
         unsafe {
-            match (S::WIDE, self.registers) {
+            match (S::TILE_VECTORS, self.registers) {
                 (4, 4) => self.product::<S, RAGGED, R, 4>(a, b, c),
                 (4, 3) if RAGGED => self.product::<S, RAGGED, R, 3>(a, b, c),
                 (4, 2) if RAGGED => self.product::<S, RAGGED, R, 2>(a, b, c),
@@ -125,11 +121,7 @@ impl Block {
         R
     }
 
-    /// `R` rows by `W` registers.
-    ///
-    /// # Safety
-    ///
-    /// As for [`matmul`].
+    /// Computes `R` rows by `W` vectors. Safety: as for [`matmul`].
     #[inline(always)]
     unsafe fn product<S: Simd, const RAGGED: bool, const R: usize, const W: usize>(
         self,
@@ -137,16 +129,17 @@ impl Block {
         mut b: *const f32,
         c: *mut f32,
     ) {
-        // SAFETY: all places are within what the caller promised.
+        // SAFETY: all accesses are within the sizes promised by the caller.
         unsafe {
             let mut sums = [[S::splat(0.0); W]; R];
             let mut scalars = a.start;
             for _ in 0..self.inner {
                 let mut vectors = [S::splat(0.0); W];
-                for (at, vector) in vectors.iter_mut().enumerate() {
-                    *vector = match RAGGED && at + 1 == W {
-                        true => S::load_some(b.add(at * S::LANES), self.last),
-                        false => S::load(b.add(at * S::LANES)),
+                for (i, vector) in vectors.iter_mut().enumerate() {
+                    *vector = if RAGGED && i + 1 == W {
+                        S::load_partial(b.add(i * S::LANES), self.last)
+                    } else {
+                        S::load(b.add(i * S::LANES))
                     };
                 }
                 for (row, sums) in sums.iter_mut().enumerate() {
@@ -159,20 +152,21 @@ impl Block {
                 scalars = scalars.wrapping_add(a.column_stride);
             }
             for (row, sums) in sums.iter().enumerate() {
-                for (at, &sum) in sums.iter().enumerate() {
-                    let place = c.add(row * self.c_stride + at * S::LANES);
-                    let is_partial = RAGGED && at + 1 == W;
-                    // Added as a whole: a sum of sums is rounded less often than a long one.
+                for (i, &sum) in sums.iter().enumerate() {
+                    let to = c.add(row * self.c_stride + i * S::LANES);
+                    let is_partial = RAGGED && i + 1 == W;
+                    // Added at the end: starting from `c` would round every term at its magnitude.
                     let sum = match self.accumulate {
                         Accumulate::Overwrite => sum,
                         Accumulate::Add if is_partial => {
-                            S::add(S::load_some(place, self.last), sum)
+                            S::add(S::load_partial(to, self.last), sum)
                         }
-                        Accumulate::Add => S::add(S::load(place), sum),
+                        Accumulate::Add => S::add(S::load(to), sum),
                     };
-                    match is_partial {
-                        true => S::store_some(place, sum, self.last),
-                        false => S::store(place, sum),
+                    if is_partial {
+                        S::store_partial(to, sum, self.last);
+                    } else {
+                        S::store(to, sum);
                     }
                 }
             }

@@ -1,20 +1,20 @@
-//! Rows over threads.
+//! Distribution of rows over threads.
 
 #[cfg(feature = "host")]
 use rayon::prelude::*;
 
-/// Elements below which a second thread costs more than it saves: some 10 µs of work.
-const WORTH_A_THREAD: usize = 1 << 14;
+/// Minimum elements per task, about 10 µs of work: less is not worth another thread.
+const MIN_TASK_ELEMENTS: usize = 1 << 14;
 
-/// How many rows of `width` elements a task takes, if there are `rows`.
+/// The number of rows per task, for `rows` of `width` elements.
 pub fn rows_per_task(rows: usize, width: usize) -> usize {
-    let enough = WORTH_A_THREAD.div_ceil(width.max(1));
-    // A few tasks for each thread, so that one that is late does not hold up the others.
-    let fair = rows.div_ceil(4 * threads());
-    fair.max(enough).clamp(1, rows.max(1))
+    let min_rows = MIN_TASK_ELEMENTS.div_ceil(width.max(1));
+    // Four tasks per thread, to balance the load.
+    let balanced = rows.div_ceil(4 * threads());
+    balanced.max(min_rows).clamp(1, rows.max(1))
 }
 
-/// Runs the tasks, over threads if there are several.
+/// Runs the tasks, in parallel if there are several.
 pub fn for_each<Task: Send>(tasks: Vec<Task>, run: impl Fn(Task) + Sync + Send) {
     match tasks.len() {
         #[cfg(feature = "host")]
@@ -23,11 +23,11 @@ pub fn for_each<Task: Send>(tasks: Vec<Task>, run: impl Fn(Task) + Sync + Send) 
     }
 }
 
-/// The same, for tasks that have a result.
-pub fn map<Task: Send, Done: Send>(
+/// Runs the tasks as [`for_each`] does, and returns their results.
+pub fn map<Task: Send, Output: Send>(
     tasks: Vec<Task>,
-    run: impl Fn(Task) -> Done + Sync + Send,
-) -> Vec<Done> {
+    run: impl Fn(Task) -> Output + Sync + Send,
+) -> Vec<Output> {
     match tasks.len() {
         #[cfg(feature = "host")]
         2.. => tasks.into_par_iter().map(run).collect(),
@@ -35,7 +35,7 @@ pub fn map<Task: Send, Done: Send>(
     }
 }
 
-/// Threads there are. Without a backend of the host's memory nothing is computed here.
+/// The number of threads; 1 without a host backend, where these kernels are not called.
 pub fn threads() -> usize {
     #[cfg(feature = "host")]
     let threads = rayon::current_num_threads();

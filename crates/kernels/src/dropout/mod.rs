@@ -1,4 +1,4 @@
-//! Forgetting numbers at random while training: Srivastava et al.,
+//! Dropout: Srivastava et al.,
 //! [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), 2014.
 //!
 //! ```text
@@ -7,51 +7,51 @@
 //! relu_dropout  y = keep · max(x, 0)
 //! ```
 //!
-//! Which numbers are forgotten follows from a seed and their place. The way back draws them
-//! again, or sees them in the result: no mask is kept.
+//! The mask is a function of a seed and the element's index. The backward pass recomputes it or
+//! derives it from the output, so no mask is saved.
 
 mod cpu;
-#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
+#[allow(deprecated)] // Burn 0.22 is the last release with NdArray and LibTorch
 mod ops;
 
 use burn::backend::Dispatch;
 use burn::nn::Dropout;
 use burn::tensor::{Device, Distribution, Tensor, activation};
 
-use self::cpu::Forgetting;
+use self::cpu::Mask;
 use self::ops::DropoutOp;
-use crate::hosts::location::{can_be_at_hand, is_at_hand};
+use crate::hosts::location::{is_host_f32, is_host_float};
 use crate::precision::{cast, widen};
 use crate::random::mix;
 
-/// What the module does, its own way where numbers are not at hand.
+/// Applies a [`Dropout`] module, with a fused kernel if the input is in host memory.
 ///
 /// # Shapes
 ///
-/// - input: any
-/// - result: the same
+/// - input: any shape
+/// - output: same shape as the input
 pub fn dropout<const D: usize>(module: &Dropout, input: Tensor<D>) -> Tensor<D> {
-    if !can_be_at_hand(&input) {
+    if !is_host_float(&input) {
         return module.forward(input);
     }
-    let Some(forgetting) = forgetting_of(module, &input.device()) else {
+    let Some(mask) = sample_mask(module, &input.device()) else {
         return input;
     };
-    let stored = input.dtype();
-    let output = <Dispatch as DropoutOp>::fused_dropout(widen(input).into_dispatch(), forgetting);
-    cast(Tensor::from_dispatch(output), stored)
+    let dtype = input.dtype();
+    let output = <Dispatch as DropoutOp>::fused_dropout(widen(input).into_dispatch(), mask);
+    cast(Tensor::from_dispatch(output), dtype)
 }
 
 /// `base + dropout(input)`
 ///
 /// # Shapes
 ///
-/// - base, input: any, the same
-/// - result: the same
+/// - base, input: any shape, the same for both
+/// - output: same shape as the input
 ///
 /// # Panics
 ///
-/// If they differ.
+/// If shapes or devices differ.
 pub fn add_dropout<const D: usize>(
     module: &Dropout,
     base: Tensor<D>,
@@ -60,7 +60,7 @@ pub fn add_dropout<const D: usize>(
     let dims = input.dims();
     assert!(
         base.dims() == dims,
-        "add dropout: {dims:?} cannot be added to {:?}",
+        "add dropout: input and base must have the same shape, got {dims:?} and {:?}",
         base.dims()
     );
     assert!(
@@ -69,15 +69,15 @@ pub fn add_dropout<const D: usize>(
         input.device(),
         base.device()
     );
-    if !is_at_hand(&base) || !is_at_hand(&input) {
+    if !is_host_f32(&base) || !is_host_f32(&input) {
         return base + dropout(module, input);
     }
-    match forgetting_of(module, &input.device()) {
+    match sample_mask(module, &input.device()) {
         None => base + input,
-        Some(forgetting) => Tensor::from_dispatch(<Dispatch as DropoutOp>::fused_add_dropout(
+        Some(mask) => Tensor::from_dispatch(<Dispatch as DropoutOp>::fused_add_dropout(
             base.into_dispatch(),
             input.into_dispatch(),
-            forgetting,
+            mask,
         )),
     }
 }
@@ -86,37 +86,37 @@ pub fn add_dropout<const D: usize>(
 ///
 /// # Shapes
 ///
-/// - input: any
-/// - result: the same
+/// - input: any shape
+/// - output: same shape as the input
 pub fn relu_dropout<const D: usize>(module: &Dropout, input: Tensor<D>) -> Tensor<D> {
-    if !is_at_hand(&input) {
+    if !is_host_f32(&input) {
         return dropout(module, activation::relu(input));
     }
-    let forgetting = forgetting_of(module, &input.device()).unwrap_or(Forgetting {
+    let mask = sample_mask(module, &input.device()).unwrap_or(Mask {
         probability: 0.0,
         seed: 0,
     });
     Tensor::from_dispatch(<Dispatch as DropoutOp>::fused_relu_dropout(
         input.into_dispatch(),
-        forgetting,
+        mask,
     ))
 }
 
-/// What a module forgets of numbers on a device; `None` if it is not training. The seed is drawn
-/// from the device, and so decided by what that was seeded with.
-fn forgetting_of(dropout: &Dropout, device: &Device) -> Option<Forgetting> {
+/// A new mask; `None` if the module is not training. Its seed is sampled on the device, and so
+/// determined by the device's seed.
+fn sample_mask(dropout: &Dropout, device: &Device) -> Option<Mask> {
     let is_training = dropout.training.is_enabled() && device.is_autodiff();
-    (is_training && dropout.prob > 0.0).then(|| Forgetting {
+    (is_training && dropout.prob > 0.0).then(|| Mask {
         probability: dropout.prob,
-        seed: drawn_seed(device),
+        seed: sample_seed(device),
     })
 }
 
-/// 64 bits of the device's own random numbers.
-fn drawn_seed(device: &Device) -> u64 {
-    // A number of f32 has 24 bits of chance at most: three have more than enough.
-    let drawn = Tensor::<1>::random([3], Distribution::Uniform(0.0, 1.0), device);
-    let bits = drawn.into_data();
-    bits.iter::<f32>()
-        .fold(0, |seed, number| mix(seed ^ u64::from(number.to_bits())))
+/// A 64-bit seed from the device's random generator.
+fn sample_seed(device: &Device) -> u64 {
+    // An f32 has at most 24 random bits, so three are enough.
+    let sample = Tensor::<1>::random([3], Distribution::Uniform(0.0, 1.0), device);
+    let data = sample.into_data();
+    data.iter::<f32>()
+        .fold(0, |seed, x| mix(seed ^ u64::from(x.to_bits())))
 }

@@ -1,4 +1,4 @@
-//! Flex.
+//! [`Host`] for Flex.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ impl Host for Flex {
     }
 
     fn bytes(tensor: &FlexTensor) -> Cow<'_, [u8]> {
-        // Its bools are bytes, whatever it calls them.
+        // Bools are stored as bytes for all of Flex's bool dtypes.
         Cow::Owned(tensor.to_contiguous().storage::<u8>().to_vec())
     }
 

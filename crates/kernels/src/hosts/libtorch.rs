@@ -1,4 +1,4 @@
-//! LibTorch: its tensors on the CPU, and its own kernels for CUDA devices.
+//! [`Host`] for LibTorch on the CPU, and its own kernels on CUDA.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
@@ -11,20 +11,19 @@ use super::{DeviceKernels, Host, Strided};
 use crate::adam::Step;
 use crate::aten;
 
-/// What a tensor of these kernels cannot be.
-fn refused<T>(error: aten::Error) -> T {
+fn fail<T>(error: aten::Error) -> T {
     panic!("{error}")
 }
 
 impl Host for LibTorch {
     fn elements(tensor: &TchTensor) -> Cow<'_, [f32]> {
-        // SAFETY: nothing writes to a tensor that others have.
-        unsafe { aten::host_slice(&tensor.tensor) }.unwrap_or_else(refused)
+        // SAFETY: nothing writes to a shared tensor.
+        unsafe { aten::host_slice(&tensor.tensor) }.unwrap_or_else(fail)
     }
 
     fn strided(tensor: &TchTensor) -> Option<Strided<'_, 4>> {
         // SAFETY: as for `elements`.
-        unsafe { aten::host_strided(&tensor.tensor) }.unwrap_or_else(refused)
+        unsafe { aten::host_strided(&tensor.tensor) }.unwrap_or_else(fail)
     }
 
     fn bytes(tensor: &TchTensor) -> Cow<'_, [u8]> {
@@ -32,7 +31,7 @@ impl Host for LibTorch {
         let device = tensor.device();
         assert!(
             device == Device::Cpu,
-            "a mask must be on the Cpu, got {device:?}"
+            "the mask must be on the Cpu, got {device:?}"
         );
         let mut bytes = vec![0; tensor.numel()];
         let contiguous = tensor.to_kind(Kind::Uint8).contiguous();
@@ -41,9 +40,9 @@ impl Host for LibTorch {
     }
 
     fn from_vec(elements: Vec<f32>, dims: &[usize]) -> TchTensor {
-        // burn-tch's own way would fill the tensor with zeros first, on LibTorch's threads,
-        // which then wait for more by spinning where ours have work; and copy.
-        TchTensor::new(aten::of_numbers(elements, dims).unwrap_or_else(refused))
+        // burn-tch would copy, after filling the tensor with zeros on LibTorch's threads, which
+        // then spin while rayon's threads work.
+        TchTensor::new(aten::from_vec(elements, dims).unwrap_or_else(fail))
     }
 
     fn empty(dims: &[usize]) -> TchTensor {
@@ -64,8 +63,8 @@ impl Host for LibTorch {
     }
 
     fn elements_mut(tensor: &mut TchTensor) -> &mut [f32] {
-        // SAFETY: this tensor alone has its memory: it was just made, or nobody else had it.
-        unsafe { aten::host_slice_mut(&mut tensor.tensor) }.unwrap_or_else(refused)
+        // SAFETY: the memory is not shared: the tensor is from `empty` or `into_unique`.
+        unsafe { aten::host_slice_mut(&mut tensor.tensor) }.unwrap_or_else(fail)
     }
 
     fn is_on_host(tensor: &TchTensor) -> bool {
@@ -75,54 +74,54 @@ impl Host for LibTorch {
 
 impl DeviceKernels for LibTorch {
     fn adam(tensors: [TchTensor; 3], gradient: TchTensor, step: Step) -> [TchTensor; 3] {
-        let mut moved = tensors.map(Self::into_unique);
-        let [parameter, first, second] = &mut moved;
-        let time = time_on(parameter.tensor.device(), step.time);
+        let mut updated = tensors.map(Self::into_unique);
+        let [parameter, first, second] = &mut updated;
+        let step_tensor = step_tensor(parameter.tensor.device(), step.time);
         aten::adam_step(
             &mut parameter.tensor,
             &gradient.tensor.contiguous(),
             [&mut first.tensor, &mut second.tensor],
-            &time,
-            step.asked,
+            &step_tensor,
+            step.options,
         )
-        .unwrap_or_else(refused);
-        moved
+        .unwrap_or_else(fail);
+        updated
     }
 
-    fn norm(
+    fn device_layer_norm(
         input: &TchTensor,
         gamma: &TchTensor,
         beta: &TchTensor,
         epsilon: f64,
     ) -> [TchTensor; 3] {
         let [input, gamma, beta] = [input, gamma, beta].map(|tensor| &tensor.tensor);
-        let (output, mean, factor) =
+        let (output, mean, rstd) =
             input.native_layer_norm(gamma.size(), Some(gamma), Some(beta), epsilon);
-        [output, mean, factor].map(TchTensor::new)
+        [output, mean, rstd].map(TchTensor::new)
     }
 
-    fn norm_backward(
+    fn device_layer_norm_backward(
         input: &TchTensor,
         gamma: &TchTensor,
-        rows: &[TchTensor; 2],
-        arrived: TchTensor,
+        stats: &[TchTensor; 2],
+        output_grad: TchTensor,
     ) -> [TchTensor; 3] {
-        let rows = rows.each_ref().map(|rows| &rows.tensor);
-        let tensors = [&arrived.tensor, &input.tensor, &gamma.tensor];
-        let gradients = aten::layer_norm_backward(tensors, rows);
-        gradients.unwrap_or_else(refused).map(TchTensor::new)
+        let stats = stats.each_ref().map(|stats| &stats.tensor);
+        let tensors = [&output_grad.tensor, &input.tensor, &gamma.tensor];
+        let gradients = aten::layer_norm_backward(tensors, stats);
+        gradients.unwrap_or_else(fail).map(TchTensor::new)
     }
 }
 
-/// The time of a step on its device, which all parameters of a model share.
-fn time_on(device: Device, time: usize) -> Tensor {
-    static LAST: Mutex<Vec<(Device, usize, Tensor)>> = Mutex::new(Vec::new());
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((.., tensor)) = last.iter().find(|(on, at, _)| (*on, *at) == (device, time)) {
+/// [`aten::step_tensor`], created once per step and device: all parameters of a model share it.
+fn step_tensor(device: Device, step: usize) -> Tensor {
+    static CACHE: Mutex<Vec<(Device, usize, Tensor)>> = Mutex::new(Vec::new());
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((.., tensor)) = cache.iter().find(|(d, s, _)| (*d, *s) == (device, step)) {
         return tensor.shallow_clone();
     }
-    let tensor = aten::time_on(device, time);
-    last.retain(|(on, ..)| *on != device);
-    last.push((device, time, tensor.shallow_clone()));
+    let tensor = aten::step_tensor(device, step);
+    cache.retain(|(cached, ..)| *cached != device);
+    cache.push((device, step, tensor.shallow_clone()));
     tensor
 }

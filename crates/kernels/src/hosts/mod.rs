@@ -1,19 +1,18 @@
-//! Backends whose tensors lie in host memory, or may: they all compute with the same kernels, on
-//! the tensors' own memory.
+//! Access to the memory of host backends, which share the CPU kernels.
 //!
-//! Each backend is a file here. Burn 0.22 is the last release with NdArray and LibTorch; without
+//! Each backend has a file here. Burn 0.22 is the last release with NdArray and LibTorch; to remove
 //! them, delete:
 //!
 //! - `ndarray.rs`, `libtorch.rs`, the folders `aten` and `zoo-attention`'s `flash/libtorch`, and
 //!   `build.rs`;
-//! - the features `ndarray` and `tch` with what is behind them: the lines of that name in the
+//! - the features `ndarray` and `tch` and the code behind them: the lines of that name in the
 //!   `backend_extension` lists, here, in `location`, and in `zoo-attention`'s `flash`;
-//! - `DeviceKernels`, whose one implementation that is not empty is LibTorch's.
+//! - `DeviceKernels`, whose only non-empty implementation is LibTorch's.
 
 #[cfg(feature = "flex")]
 mod flex;
 #[cfg(feature = "tch")]
-#[allow(deprecated)] // Burn 0.22 is the last to carry LibTorch; we carry it.
+#[allow(deprecated)] // Burn 0.22 is the last release with LibTorch
 mod libtorch;
 #[allow(deprecated)] // as above, and NdArray
 pub(crate) mod location;
@@ -28,35 +27,33 @@ use burn::backend::tensor::{BoolTensor, FloatTensor};
 
 use crate::adam::Step;
 
-/// Elements, and the strides between neighbours along each dimension.
+/// Elements, and the stride of each dimension.
 pub type Strided<'a, const D: usize> = (&'a [f32], [usize; D]);
 
-/// A backend whose tensors can be read, made and written to as slices of `f32`.
+/// A backend whose tensors can be accessed as slices of `f32`.
 pub trait Host: Backend {
     /// The elements of a tensor in row-major order, copied only if they are not contiguous.
     fn elements(tensor: &FloatTensor<Self>) -> Cow<'_, [f32]>;
 
-    /// All elements from the first of a tensor to its last, and the strides between neighbours;
-    /// `None` where a stride is negative or not known.
+    /// The memory of a tensor from its first element to its last, and the strides; `None` if a
+    /// stride is negative or unknown.
     fn strided(tensor: &FloatTensor<Self>) -> Option<Strided<'_, 4>>;
 
     /// A bool tensor as bytes, zero for false, in row-major order.
     fn bytes(tensor: &BoolTensor<Self>) -> Cow<'_, [u8]>;
 
-    /// A tensor of these elements.
+    /// Creates a tensor from its elements.
     fn from_vec(elements: Vec<f32>, dims: &[usize]) -> FloatTensor<Self>;
 
-    /// A tensor to be written to, with arbitrary elements.
+    /// Creates a writable tensor with unspecified elements.
     fn empty(dims: &[usize]) -> FloatTensor<Self> {
         Self::from_vec(vec![0.0; dims.iter().product()], dims)
     }
 
-    /// A contiguous tensor of the same elements whose memory nobody else has: the tensor itself
-    /// if that is so.
+    /// Makes a tensor contiguous and the only owner of its memory, copying it if necessary.
     fn into_unique(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// The elements of a tensor that came from [`empty`](Self::empty) or
-    /// [`into_unique`](Self::into_unique).
+    /// The elements of a tensor from [`empty`](Self::empty) or [`into_unique`](Self::into_unique).
     fn elements_mut(tensor: &mut FloatTensor<Self>) -> &mut [f32];
 
     /// Whether a tensor is in host memory.
@@ -67,7 +64,7 @@ pub trait Host: Backend {
 
 /// Kernels for tensors of a [`Host`] backend that are not in host memory.
 pub(crate) trait DeviceKernels: Host {
-    /// A step of Adam: the parameter and both moments after it.
+    /// Adam step of a parameter and its moments.
     fn adam(
         _tensors: [FloatTensor<Self>; 3],
         _gradient: FloatTensor<Self>,
@@ -76,8 +73,8 @@ pub(crate) trait DeviceKernels: Host {
         unreachable!("all tensors of this backend are in host memory")
     }
 
-    /// The norm of `[.., width]`, and the mean and the factor of each row.
-    fn norm(
+    /// Layer norm of `[.., width]`, and the mean and reciprocal standard deviation of each row.
+    fn device_layer_norm(
         _input: &FloatTensor<Self>,
         _gamma: &FloatTensor<Self>,
         _beta: &FloatTensor<Self>,
@@ -86,26 +83,26 @@ pub(crate) trait DeviceKernels: Host {
         unreachable!("all tensors of this backend are in host memory")
     }
 
-    /// The gradients by input, gamma and beta.
-    fn norm_backward(
+    /// The gradients of input, gamma and beta.
+    fn device_layer_norm_backward(
         _input: &FloatTensor<Self>,
         _gamma: &FloatTensor<Self>,
-        _rows: &[FloatTensor<Self>; 2],
-        _arrived: FloatTensor<Self>,
+        _stats: &[FloatTensor<Self>; 2],
+        _output_grad: FloatTensor<Self>,
     ) -> [FloatTensor<Self>; 3] {
         unreachable!("all tensors of this backend are in host memory")
     }
 }
 
-/// Strides that are not negative, and how many elements there are from the first to the last.
+/// The number of elements from the first to the last, and the strides; `None` if one is negative.
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 pub(crate) fn span<const D: usize>(
     dims: impl IntoIterator<Item = usize>,
     signed: impl IntoIterator<Item = isize>,
 ) -> Option<(usize, [usize; D])> {
     let mut strides = [0; D];
-    for (into, stride) in strides.iter_mut().zip(signed) {
-        *into = usize::try_from(stride).ok()?;
+    for (to, stride) in strides.iter_mut().zip(signed) {
+        *to = usize::try_from(stride).ok()?;
     }
     let steps = dims.into_iter().zip(strides);
     let last: usize = steps.map(|(dim, stride)| (dim - 1) * stride).sum();

@@ -1,4 +1,4 @@
-//! NdArray.
+//! [`Host`] for NdArray.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,14 @@ use burn::backend::{NdArray, TensorData, TensorMetadata};
 
 use super::{DeviceKernels, Host, Strided, span};
 
-/// What a tensor of these kernels cannot be.
-fn refused(tensor: &NdArrayTensor, expected: &str) -> ! {
-    panic!("kernels: {expected} expected, got {:?}", tensor.dtype())
+fn unexpected_dtype(tensor: &NdArrayTensor, expected: &str) -> ! {
+    panic!("kernels: expected {expected}, got {:?}", tensor.dtype())
 }
 
 impl Host for NdArray {
     fn elements(tensor: &NdArrayTensor) -> Cow<'_, [f32]> {
         let NdArrayTensor::F32(elements) = tensor else {
-            refused(tensor, "F32")
+            unexpected_dtype(tensor, "F32")
         };
         let view = elements.view();
         match view.to_slice() {
@@ -31,16 +30,15 @@ impl Host for NdArray {
         let view = elements.view();
         let dims = tensor.shape().dims::<4>();
         let (count, strides) = span(dims, view.strides().iter().copied())?;
-        // SAFETY: the first element of the tensor and all up to its last are within the
-        // memory of its array, which lives as long as the tensor is borrowed. Nothing writes to
-        // a tensor that is an input of a kernel.
+        // SAFETY: everything from the first element to the last is within the array's memory, which
+        // outlives the borrow of the tensor. Nothing writes to the inputs of a kernel.
         let elements = unsafe { std::slice::from_raw_parts(view.as_ptr(), count) };
         Some((elements, strides))
     }
 
     fn bytes(tensor: &NdArrayTensor) -> Cow<'_, [u8]> {
         let NdArrayTensor::Bool(bools) = tensor else {
-            refused(tensor, "a mask")
+            unexpected_dtype(tensor, "a bool tensor")
         };
         Cow::Owned(bools.view().iter().copied().map(u8::from).collect())
     }
@@ -51,7 +49,7 @@ impl Host for NdArray {
 
     fn into_unique(mut tensor: NdArrayTensor) -> NdArrayTensor {
         if let NdArrayTensor::F32(elements) = &mut tensor {
-            // Those that came as bytes are taken over, or copied.
+            // Borrowed bytes are copied here.
             if elements.ensure_owned().is_standard_layout() {
                 return tensor;
             }
@@ -61,7 +59,7 @@ impl Host for NdArray {
 
     fn elements_mut(tensor: &mut NdArrayTensor) -> &mut [f32] {
         let NdArrayTensor::F32(elements) = tensor else {
-            refused(tensor, "F32")
+            unexpected_dtype(tensor, "F32")
         };
         let elements = elements.ensure_owned().as_slice_mut();
         elements.expect("a tensor's own elements are contiguous")

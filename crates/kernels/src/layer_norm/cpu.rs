@@ -1,10 +1,10 @@
-//! The norm of numbers in memory, some rows to a thread.
+//! Layer norm on slices, with rows distributed over threads.
 
 use crate::cpu::dispatch;
 use crate::cpu::parallel::{for_each, map, rows_per_task};
-use crate::cpu::{LANES, sum};
+use crate::cpu::{LANES, add, sum};
 
-/// Writes the norm of every row, and returns the mean and the factor of each.
+/// Normalises every row, and returns the mean and reciprocal standard deviation of each.
 pub(super) fn forward(
     input: &[f32],
     gamma: &[f32],
@@ -17,25 +17,26 @@ pub(super) fn forward(
         return Vec::new();
     }
     let count = input.len() / width;
-    let mut rows = vec![[0.0; 2]; count];
+    let mut stats = vec![[0.0; 2]; count];
     let part = rows_per_task(count, width);
     let tasks: Vec<_> = input
         .chunks(part * width)
         .zip(output.chunks_mut(part * width))
-        .zip(rows.chunks_mut(part))
+        .zip(stats.chunks_mut(part))
         .collect();
-    for_each(tasks, |((input, output), rows)| {
-        forward_rows(input, gamma, beta, epsilon as f32, output, rows);
+    for_each(tasks, |((input, output), stats)| {
+        forward_rows(input, gamma, beta, epsilon as f32, output, stats);
     });
-    rows
+    stats
 }
 
-/// Writes the gradient by the input over what arrived, and those by gamma and beta.
+/// Computes the gradients of gamma and beta, and overwrites the output gradient with the input
+/// gradient.
 pub(super) fn backward(
     input: &[f32],
     gamma: &[f32],
-    rows: &[[f32; 2]],
-    arrived: &mut [f32],
+    stats: &[[f32; 2]],
+    gradient: &mut [f32],
     d_gamma: &mut [f32],
     d_beta: &mut [f32],
 ) {
@@ -45,25 +46,23 @@ pub(super) fn backward(
     if width == 0 {
         return;
     }
-    let part = rows_per_task(rows.len(), width);
+    let part = rows_per_task(stats.len(), width);
     let tasks: Vec<_> = input
         .chunks(part * width)
-        .zip(arrived.chunks_mut(part * width))
-        .zip(rows.chunks(part))
+        .zip(gradient.chunks_mut(part * width))
+        .zip(stats.chunks(part))
         .collect();
-    let parts = map(tasks, |((input, arrived), rows)| {
+    let parts = map(tasks, |((input, gradient), stats)| {
         let mut sums = vec![0.0; 2 * width];
         let (d_gamma, d_beta) = sums.split_at_mut(width);
-        backward_rows(input, gamma, rows, arrived, d_gamma, d_beta);
+        backward_rows(input, gamma, stats, gradient, d_gamma, d_beta);
         sums
     });
-    // In the order of the rows, whoever was first.
+    // In the order of the rows, so that the sum does not depend on scheduling.
     for sums in parts {
-        let (of_gamma, of_beta) = sums.split_at(width);
-        for at in 0..width {
-            d_gamma[at] += of_gamma[at];
-            d_beta[at] += of_beta[at];
-        }
+        let (part_gamma, part_beta) = sums.split_at(width);
+        add(d_gamma, part_gamma);
+        add(d_beta, part_beta);
     }
 }
 
@@ -74,7 +73,7 @@ dispatch! {
         beta: &[f32],
         epsilon: f32,
         output: &mut [f32],
-        rows: &mut [[f32; 2]],
+        stats: &mut [[f32; 2]],
     ) by forward_loop;
 }
 
@@ -85,19 +84,19 @@ fn forward_loop(
     beta: &[f32],
     epsilon: f32,
     output: &mut [f32],
-    rows: &mut [[f32; 2]],
+    stats: &mut [[f32; 2]],
 ) {
     let width = gamma.len();
     let beta = &beta[..width];
-    for (at, row) in rows.iter_mut().enumerate() {
-        let x = &input[at * width..][..width];
-        let y = &mut output[at * width..][..width];
-        let mean = sum_of(x) / width as f32;
-        let factor = 1.0 / (squares_around(x, mean) / width as f32 + epsilon).sqrt();
-        for at in 0..width {
-            y[at] = (x[at] - mean) * factor * gamma[at] + beta[at];
+    for (row, stats) in stats.iter_mut().enumerate() {
+        let x = &input[row * width..][..width];
+        let y = &mut output[row * width..][..width];
+        let mean = sum_elements(x) / width as f32;
+        let rstd = 1.0 / (sum_squared_deviations(x, mean) / width as f32 + epsilon).sqrt();
+        for i in 0..width {
+            y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
         }
-        *row = [mean, factor];
+        *stats = [mean, rstd];
     }
 }
 
@@ -105,8 +104,8 @@ dispatch! {
     fn backward_rows(
         input: &[f32],
         gamma: &[f32],
-        rows: &[[f32; 2]],
-        arrived: &mut [f32],
+        stats: &[[f32; 2]],
+        gradient: &mut [f32],
         d_gamma: &mut [f32],
         d_beta: &mut [f32],
     ) by backward_loop;
@@ -116,80 +115,80 @@ dispatch! {
 fn backward_loop(
     input: &[f32],
     gamma: &[f32],
-    rows: &[[f32; 2]],
-    arrived: &mut [f32],
+    stats: &[[f32; 2]],
+    gradient: &mut [f32],
     d_gamma: &mut [f32],
     d_beta: &mut [f32],
 ) {
     let width = gamma.len();
     let (d_gamma, d_beta) = (&mut d_gamma[..width], &mut d_beta[..width]);
-    for (at, [mean, factor]) in rows.iter().enumerate() {
-        let x = &input[at * width..][..width];
-        let dy = &mut arrived[at * width..][..width];
-        let (plain, along) = sums_back(x, gamma, dy, *mean, *factor);
-        let plain = plain / width as f32;
-        let along = along / width as f32;
-        for at in 0..width {
-            let z = (x[at] - mean) * factor;
-            let d = dy[at];
-            d_gamma[at] += d * z;
-            d_beta[at] += d;
-            dy[at] = factor * (gamma[at] * d - plain - z * along);
+    for (row, [mean, rstd]) in stats.iter().enumerate() {
+        let x = &input[row * width..][..width];
+        let dy = &mut gradient[row * width..][..width];
+        let (sum_dz, sum_dz_z) = backward_sums(x, gamma, dy, *mean, *rstd);
+        let mean_dz = sum_dz / width as f32;
+        let mean_dz_z = sum_dz_z / width as f32;
+        for i in 0..width {
+            let z = (x[i] - mean) * rstd;
+            let d = dy[i];
+            d_gamma[i] += d * z;
+            d_beta[i] += d;
+            dy[i] = rstd * (gamma[i] * d - mean_dz - z * mean_dz_z);
         }
     }
 }
 
 #[inline(always)]
-fn sum_of(numbers: &[f32]) -> f32 {
+fn sum_elements(x: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
-    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
             lanes[lane] += chunk[lane];
         }
     }
-    for (lane, number) in rest.iter().enumerate() {
-        lanes[lane] += number;
+    for (lane, x) in rest.iter().enumerate() {
+        lanes[lane] += x;
     }
     sum(lanes)
 }
 
 /// `Σ (x - mean)²`
 #[inline(always)]
-fn squares_around(numbers: &[f32], mean: f32) -> f32 {
+fn sum_squared_deviations(x: &[f32], mean: f32) -> f32 {
     let mut lanes = [0.0; LANES];
-    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
-            let apart = chunk[lane] - mean;
-            lanes[lane] += apart * apart;
+            let deviation = chunk[lane] - mean;
+            lanes[lane] += deviation * deviation;
         }
     }
-    for (lane, number) in rest.iter().enumerate() {
-        let apart = number - mean;
-        lanes[lane] += apart * apart;
+    for (lane, x) in rest.iter().enumerate() {
+        let deviation = x - mean;
+        lanes[lane] += deviation * deviation;
     }
     sum(lanes)
 }
 
 /// `Σ γ dy` and `Σ γ dy z`
 #[inline(always)]
-fn sums_back(x: &[f32], gamma: &[f32], dy: &[f32], mean: f32, factor: f32) -> (f32, f32) {
-    let (mut plain, mut along) = ([0.0; LANES], [0.0; LANES]);
+fn backward_sums(x: &[f32], gamma: &[f32], dy: &[f32], mean: f32, rstd: f32) -> (f32, f32) {
+    let (mut sum_dz, mut sum_dz_z) = ([0.0; LANES], [0.0; LANES]);
     let (xs, x_rest) = x.as_chunks::<LANES>();
     let (gammas, gamma_rest) = gamma.as_chunks::<LANES>();
     let (dys, dy_rest) = dy.as_chunks::<LANES>();
     for ((x, gamma), dy) in xs.iter().zip(gammas).zip(dys) {
         for lane in 0..LANES {
-            let d = gamma[lane] * dy[lane];
-            plain[lane] += d;
-            along[lane] += d * ((x[lane] - mean) * factor);
+            let dz = gamma[lane] * dy[lane];
+            sum_dz[lane] += dz;
+            sum_dz_z[lane] += dz * ((x[lane] - mean) * rstd);
         }
     }
     for (lane, ((x, gamma), dy)) in x_rest.iter().zip(gamma_rest).zip(dy_rest).enumerate() {
-        let d = gamma * dy;
-        plain[lane] += d;
-        along[lane] += d * ((x - mean) * factor);
+        let dz = gamma * dy;
+        sum_dz[lane] += dz;
+        sum_dz_z[lane] += dz * ((x - mean) * rstd);
     }
-    (sum(plain), sum(along))
+    (sum(sum_dz), sum(sum_dz_z))
 }

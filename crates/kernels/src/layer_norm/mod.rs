@@ -6,10 +6,10 @@
 //! dx = r · (γ dy - mean(γ dy) - z · mean(γ dy · z))        z = (x - mean) · r
 //! ```
 //!
-//! What is kept is `x` and two numbers a row.
+//! Saved for the backward pass are `x` and two values per row: the mean and `r`.
 
 mod cpu;
-#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
+#[allow(deprecated)] // Burn 0.22 is the last release with NdArray and LibTorch
 mod ops;
 
 use burn::backend::Dispatch;
@@ -18,20 +18,20 @@ use burn::tensor::Tensor;
 
 use self::ops::LayerNormOp;
 use crate::hosts::location::location;
-use crate::precision::{cast, is_up_to_f32, widen};
+use crate::precision::{cast, is_f32_or_half, widen};
 
-/// What the module computes, in one pass over memory forward and one back. Half-precision
-/// tensors are computed in `f32` and rounded at the end. `epsilon` is what the module was made
-/// with, which it does not tell.
+/// Applies a [`LayerNorm`] module in one pass over memory, forward and backward. Half-precision
+/// tensors are computed in `f32` and rounded at the end. `epsilon` must be the one of the module,
+/// whose field is private.
 ///
 /// # Shapes
 ///
 /// - input: `[.., d_model]`
-/// - result: the same
+/// - output: same shape as the input
 ///
 /// # Panics
 ///
-/// If the last dimension is not what the module was made for.
+/// If the last dimension is not the module's, or the devices differ.
 pub fn layer_norm<const D: usize>(norm: &LayerNorm, epsilon: f64, input: Tensor<D>) -> Tensor<D> {
     let gamma = norm.gamma.val();
     let [d_model] = gamma.dims();
@@ -40,16 +40,16 @@ pub fn layer_norm<const D: usize>(norm: &LayerNorm, epsilon: f64, input: Tensor<
         got.last() == Some(&d_model),
         "layer norm: the last dimension must be {d_model}, got {got:?}"
     );
-    let (own, device) = (gamma.device(), input.device());
+    let (expected, device) = (gamma.device(), input.device());
     assert!(
-        own == device,
-        "layer norm: the input must be on the device of the norm, {own:?}, got {device:?}"
+        expected == device,
+        "layer norm: the input must be on the device of the module, {expected:?}, got {device:?}"
     );
-    let has_kernel = is_up_to_f32(input.dtype()) && is_up_to_f32(gamma.dtype());
+    let has_kernel = is_f32_or_half(input.dtype()) && is_f32_or_half(gamma.dtype());
     if !has_kernel || location(&input).is_none() || location(&gamma).is_none() {
         return norm.forward(input);
     }
-    let stored = input.dtype();
+    let dtype = input.dtype();
     let beta = match &norm.beta {
         Some(beta) => widen(beta.val()),
         None => widen(gamma.zeros_like()),
@@ -60,5 +60,5 @@ pub fn layer_norm<const D: usize>(norm: &LayerNorm, epsilon: f64, input: Tensor<
         beta.into_dispatch(),
         epsilon,
     );
-    cast(Tensor::from_dispatch(output), stored)
+    cast(Tensor::from_dispatch(output), dtype)
 }

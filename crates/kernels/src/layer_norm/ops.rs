@@ -1,4 +1,4 @@
-//! The op of the backends whose tensors lie in the host's memory, or may.
+//! The layer norm op for backends with tensors in host memory, and for LibTorch on CUDA.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::cpu;
 use crate::autodiff::{Step, record};
 use crate::hosts::DeviceKernels;
 
-/// The norm, forward. All tensors are `f32`.
+/// Fused layer norm. All tensors are `f32`.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -18,8 +18,8 @@ use crate::hosts::DeviceKernels;
     LibTorch: cfg(feature = "tch"),
 )]
 pub(crate) trait LayerNormOp: Backend {
-    /// `input`, `[.., width]`, normalised, by `gamma` and `beta`, `[width]`.
-    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    /// Layer norm of `input: [.., width]` with `gamma` and `beta: [width]`.
+    #[allow(unused_variables)] // unused without backends
     fn fused_layer_norm(
         input: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
@@ -48,59 +48,61 @@ impl<B: DeviceKernels, C: CheckpointStrategy> LayerNormOp for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let parents = [input.node(), gamma.node(), beta.node()];
         let [input, gamma, beta] = [input, gamma, beta].map(|tensor| tensor.into_primitive());
-        let (output, rows) = forward::<B>(&input, &gamma, &beta, epsilon);
-        record::<B, C, _, 3>(Step(backward::<B>), parents, (input, gamma, rows), output)
+        let (output, stats) = forward::<B>(&input, &gamma, &beta, epsilon);
+        record::<B, C, _, 3>(Step(backward::<B>), parents, (input, gamma, stats), output)
     }
 }
 
-/// The mean and the factor of each row.
+/// Mean and reciprocal standard deviation of each row.
 #[derive(Debug, Clone)]
-enum Rows<B: Backend> {
-    Here(Arc<Vec<[f32; 2]>>),
-    Elsewhere([FloatTensor<B>; 2]),
+enum RowStats<B: Backend> {
+    Host(Arc<Vec<[f32; 2]>>),
+    Device([FloatTensor<B>; 2]),
 }
 
-/// The result, and what the way back wants to know of each row.
+/// The output, and the statistics saved for the backward pass.
 fn forward<B: DeviceKernels>(
     input: &FloatTensor<B>,
     gamma: &FloatTensor<B>,
     beta: &FloatTensor<B>,
     epsilon: f64,
-) -> (FloatTensor<B>, Rows<B>) {
+) -> (FloatTensor<B>, RowStats<B>) {
     if !B::is_on_host(input) {
-        let [output, mean, factor] = B::norm(input, gamma, beta, epsilon);
-        return (output, Rows::Elsewhere([mean, factor]));
+        let [output, mean, rstd] = B::device_layer_norm(input, gamma, beta, epsilon);
+        return (output, RowStats::Device([mean, rstd]));
     }
     let dims: Vec<usize> = input.shape().to_vec();
     let mut output = B::empty(&dims);
-    let rows = cpu::forward(
+    let stats = cpu::forward(
         &B::elements(input),
         &B::elements(gamma),
         &B::elements(beta),
         epsilon,
         B::elements_mut(&mut output),
     );
-    (output, Rows::Here(Arc::new(rows)))
+    (output, RowStats::Host(Arc::new(stats)))
 }
 
-/// The gradients by input, gamma and beta, from that which arrives.
+/// The gradients of input, gamma and beta.
 fn backward<B: DeviceKernels>(
-    (input, gamma, rows): (FloatTensor<B>, FloatTensor<B>, Rows<B>),
-    arrived: FloatTensor<B>,
+    (input, gamma, stats): (FloatTensor<B>, FloatTensor<B>, RowStats<B>),
+    output_grad: FloatTensor<B>,
 ) -> [FloatTensor<B>; 3] {
-    let rows = match rows {
-        Rows::Here(rows) => rows,
-        Rows::Elsewhere(rows) => return B::norm_backward(&input, &gamma, &rows, arrived),
+    let stats = match stats {
+        RowStats::Host(stats) => stats,
+        RowStats::Device(stats) => {
+            return B::device_layer_norm_backward(&input, &gamma, &stats, output_grad);
+        }
     };
-    // Each row is read before it is written over.
-    let mut d_input = B::into_unique(arrived);
+    // In place: each row is read before it is overwritten.
+    let mut d_input = B::into_unique(output_grad);
     let gamma = B::elements(&gamma);
     let width = [gamma.len()];
     let (mut d_gamma, mut d_beta) = (B::empty(&width), B::empty(&width));
     cpu::backward(
         &B::elements(&input),
         &gamma,
-        &rows,
+        &stats,
         B::elements_mut(&mut d_input),
         B::elements_mut(&mut d_gamma),
         B::elements_mut(&mut d_beta),

@@ -1,4 +1,4 @@
-//! The loss of numbers in memory, some rows to a thread.
+//! Cross-entropy on slices, with rows distributed over threads.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::cpu::exp::exp_of_negative;
 use crate::cpu::parallel::{for_each, map, rows_per_task};
 use crate::cpu::{LANES, sum};
 
-/// The class of a row that does not count.
+/// Target of rows that are ignored.
 pub(super) const PADDING: u32 = u32::MAX;
 
-/// What the op is told besides the logits.
+/// Arguments of the op besides the logits.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(super) classes: usize,
@@ -18,14 +18,14 @@ pub(crate) struct Settings {
     pub(super) smoothing: f64,
 }
 
-/// How the classes of a row are weighed.
+/// Weights of the classes in the smoothed target distribution.
 #[derive(Debug, Clone, Copy)]
 struct Weights {
-    /// That of the class that came, besides its share of what all have.
-    own: f64,
-    /// That of every class.
-    all: f64,
-    /// What the gradient of a row is multiplied by.
+    /// Added to the target class.
+    target: f64,
+    /// Of every class.
+    uniform: f64,
+    /// Scale of the gradient: one over the number of rows.
     scale: f64,
 }
 
@@ -33,20 +33,20 @@ impl Weights {
     fn new(settings: &Settings) -> Self {
         let smoothing = settings.smoothing;
         Self {
-            own: 1.0 - smoothing,
-            all: smoothing / settings.classes as f64,
-            scale: 1.0 / count(settings),
+            target: 1.0 - smoothing,
+            uniform: smoothing / settings.classes as f64,
+            scale: 1.0 / num_rows(settings),
         }
     }
 }
 
-/// How many rows count, but at least one.
-fn count(settings: &Settings) -> f64 {
-    let counts = settings.targets.iter().filter(|t| **t != PADDING).count();
-    counts.max(1) as f64
+/// The number of rows that are not ignored, at least 1.
+fn num_rows(settings: &Settings) -> f64 {
+    let rows = settings.targets.iter().filter(|t| **t != PADDING).count();
+    rows.max(1) as f64
 }
 
-/// The loss alone.
+/// The loss without its gradient.
 pub(super) fn loss(logits: &[f32], settings: &Settings) -> f32 {
     let (classes, targets) = (settings.classes, &settings.targets);
     let weights = Weights::new(settings);
@@ -56,12 +56,12 @@ pub(super) fn loss(logits: &[f32], settings: &Settings) -> f32 {
         .zip(targets.chunks(part))
         .collect();
     let parts = map(tasks, |(logits, targets)| {
-        loss_of_rows(logits, targets, classes, weights)
+        rows_loss(logits, targets, classes, weights)
     });
-    (parts.into_iter().sum::<f64>() / count(settings)) as f32
+    (parts.into_iter().sum::<f64>() / num_rows(settings)) as f32
 }
 
-/// The loss, with its gradient written over the logits.
+/// The loss; overwrites the logits with their gradient.
 pub(super) fn loss_and_gradient(logits: &mut [f32], settings: &Settings) -> f32 {
     let (classes, targets) = (settings.classes, &settings.targets);
     let weights = Weights::new(settings);
@@ -71,22 +71,22 @@ pub(super) fn loss_and_gradient(logits: &mut [f32], settings: &Settings) -> f32 
         .zip(targets.chunks(part))
         .collect();
     let parts = map(tasks, |(logits, targets)| {
-        gradient_of_rows(logits, targets, classes, weights)
+        rows_gradient(logits, targets, classes, weights)
     });
-    (parts.into_iter().sum::<f64>() / count(settings)) as f32
+    (parts.into_iter().sum::<f64>() / num_rows(settings)) as f32
 }
 
-pub(super) fn scale(numbers: &mut [f32], factor: f32) {
-    let part = rows_per_task(numbers.len(), 1);
-    for_each(numbers.chunks_mut(part).collect(), |numbers| {
-        for number in numbers {
-            *number *= factor;
+pub(super) fn scale(x: &mut [f32], factor: f32) {
+    let part = rows_per_task(x.len(), 1);
+    for_each(x.chunks_mut(part).collect(), |x: &mut [f32]| {
+        for x in x {
+            *x *= factor;
         }
     });
 }
 
 dispatch! {
-    fn loss_of_rows(
+    fn rows_loss(
         logits: &[f32],
         targets: &[u32],
         classes: usize,
@@ -97,20 +97,20 @@ dispatch! {
 #[inline(always)]
 fn loss_loop(logits: &[f32], targets: &[u32], classes: usize, weights: Weights) -> f64 {
     let mut total = 0.0;
-    for (at, target) in targets.iter().enumerate() {
+    for (row, target) in targets.iter().enumerate() {
         if *target == PADDING {
             continue;
         }
-        let row = &logits[at * classes..][..classes];
-        let (largest, all) = largest_and_sum(row);
-        let exps = sum_of_exps(row, largest);
-        total += loss_of(row, *target, largest, all, exps, weights);
+        let row = &logits[row * classes..][..classes];
+        let (max, sum) = max_and_sum(row);
+        let sum_exp = sum_exp(row, max);
+        total += row_loss(row[*target as usize], max, sum, sum_exp, weights);
     }
     total
 }
 
 dispatch! {
-    fn gradient_of_rows(
+    fn rows_gradient(
         logits: &mut [f32],
         targets: &[u32],
         classes: usize,
@@ -121,97 +121,92 @@ dispatch! {
 #[inline(always)]
 fn gradient_loop(logits: &mut [f32], targets: &[u32], classes: usize, weights: Weights) -> f64 {
     let mut total = 0.0;
-    for (at, target) in targets.iter().enumerate() {
-        let row = &mut logits[at * classes..][..classes];
+    for (row, target) in targets.iter().enumerate() {
+        let row = &mut logits[row * classes..][..classes];
         if *target == PADDING {
             row.fill(0.0);
             continue;
         }
-        let (largest, all) = largest_and_sum(row);
-        let own = row[*target as usize];
-        let exps = exps_in_place(row, largest);
-        // What stood at the target is an exponential by now.
-        total += loss_of(&[own], 0, largest, all, exps, weights);
-        let factor = (weights.scale / f64::from(exps)) as f32;
-        let less = (weights.scale * weights.all) as f32;
-        for number in row.iter_mut() {
-            *number = *number * factor - less;
+        let (max, sum) = max_and_sum(row);
+        let target_logit = row[*target as usize];
+        let sum_exp = exp_in_place(row, max);
+        total += row_loss(target_logit, max, sum, sum_exp, weights);
+        let factor = (weights.scale / f64::from(sum_exp)) as f32;
+        let uniform = (weights.scale * weights.uniform) as f32;
+        for x in row.iter_mut() {
+            *x = *x * factor - uniform;
         }
-        row[*target as usize] -= (weights.scale * weights.own) as f32;
+        row[*target as usize] -= (weights.scale * weights.target) as f32;
     }
     total
 }
 
 /// `lse - (1 - s) x_t - s · mean(x)`
 #[inline(always)]
-fn loss_of(row: &[f32], target: u32, largest: f32, all: f32, exps: f32, weights: Weights) -> f64 {
-    let log_sum_exp = f64::from(largest) + f64::from(exps).ln();
-    let own = f64::from(row[target as usize]);
-    // A class that cannot be, of minus infinity, counts where something is left for it.
-    let smoothed = match weights.all {
+fn row_loss(target: f32, max: f32, sum: f32, sum_exp: f32, weights: Weights) -> f64 {
+    let log_sum_exp = f64::from(max) + f64::from(sum_exp).ln();
+    // Without smoothing, logits of minus infinity must not make the loss NaN.
+    let smoothed = match weights.uniform {
         0.0 => 0.0,
-        share => share * f64::from(all),
+        weight => weight * f64::from(sum),
     };
-    log_sum_exp - weights.own * own - smoothed
+    log_sum_exp - weights.target * f64::from(target) - smoothed
 }
 
-/// NaN if there is one: of two numbers it stays.
+/// The maximum, which propagates NaN.
 #[inline(always)]
-fn larger(a: f32, b: f32) -> f32 {
+fn nan_max(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
 }
 
 #[inline(always)]
-fn largest_and_sum(row: &[f32]) -> (f32, f32) {
-    let (mut largest, mut all) = ([f32::NEG_INFINITY; LANES], [0.0; LANES]);
+fn max_and_sum(row: &[f32]) -> (f32, f32) {
+    let (mut max, mut total) = ([f32::NEG_INFINITY; LANES], [0.0; LANES]);
     let (chunks, rest) = row.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
-            largest[lane] = larger(largest[lane], chunk[lane]);
-            all[lane] += chunk[lane];
+            max[lane] = nan_max(max[lane], chunk[lane]);
+            total[lane] += chunk[lane];
         }
     }
-    for (lane, number) in rest.iter().enumerate() {
-        largest[lane] = larger(largest[lane], *number);
-        all[lane] += number;
+    for (lane, x) in rest.iter().enumerate() {
+        max[lane] = nan_max(max[lane], *x);
+        total[lane] += x;
     }
-    let mut top = largest[0];
-    for number in largest {
-        top = larger(top, number);
-    }
-    (top, sum(all))
+    let max = max.into_iter().fold(max[0], nan_max);
+    (max, sum(total))
 }
 
 #[inline(always)]
-fn sum_of_exps(row: &[f32], largest: f32) -> f32 {
+fn sum_exp(row: &[f32], max: f32) -> f32 {
     let mut lanes = [0.0; LANES];
     let (chunks, rest) = row.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
-            lanes[lane] += exp_of_negative(chunk[lane] - largest);
+            lanes[lane] += exp_of_negative(chunk[lane] - max);
         }
     }
-    for (lane, number) in rest.iter().enumerate() {
-        lanes[lane] += exp_of_negative(number - largest);
+    for (lane, x) in rest.iter().enumerate() {
+        lanes[lane] += exp_of_negative(x - max);
     }
     sum(lanes)
 }
 
-/// The same, with the exponentials written over the row.
+/// Overwrites the row with its exponentials, and returns their sum.
 #[inline(always)]
-fn exps_in_place(row: &mut [f32], largest: f32) -> f32 {
+fn exp_in_place(row: &mut [f32], max: f32) -> f32 {
     let mut lanes = [0.0; LANES];
     let (chunks, rest) = row.as_chunks_mut::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
-            let exp = exp_of_negative(chunk[lane] - largest);
+            let exp = exp_of_negative(chunk[lane] - max);
             chunk[lane] = exp;
             lanes[lane] += exp;
         }
     }
-    for (lane, number) in rest.iter_mut().enumerate() {
-        *number = exp_of_negative(*number - largest);
-        lanes[lane] += *number;
+    for (lane, x) in rest.iter_mut().enumerate() {
+        *x = exp_of_negative(*x - max);
+        lanes[lane] += *x;
     }
     sum(lanes)
 }

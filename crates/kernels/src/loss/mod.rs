@@ -1,19 +1,18 @@
-//! The cross-entropy of logits with the classes that came, smoothed.
+//! Cross-entropy with label smoothing.
 //!
 //! ```text
 //! loss = mean over rows of  lse(x) - (1 - s) x_t - s · mean(x)
 //! d x  = (softmax(x) - (1 - s) [t] - s / classes) / rows
 //! ```
 //!
-//! `t` is the class that came and `s` the share of its weight that goes to all alike: Szegedy
-//! et al., [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567), 2015.
+//! `t` is the target class and `s` the label smoothing: Szegedy et al., [Rethinking the Inception
+//! Architecture](https://arxiv.org/abs/1512.00567), 2015.
 //!
-//! The gradient is worked out where the loss is, row by row while a row is in the cache, and
-//! written over the logits if nobody else looks at them: there is never another tensor of
-//! that size.
+//! The gradient is computed in the forward pass, row by row while a row is in the cache, in the
+//! memory of the logits if they are not shared: no second tensor of that size is allocated.
 
 mod cpu;
-#[allow(deprecated)] // Burn 0.22 is the last to carry NdArray and LibTorch; we carry them.
+#[allow(deprecated)] // Burn 0.22 is the last release with NdArray and LibTorch
 mod ops;
 
 use burn::backend::Dispatch;
@@ -22,49 +21,51 @@ use burn::tensor::{DType, Int, Tensor, TensorData};
 
 use self::cpu::{PADDING, Settings};
 use self::ops::CrossEntropyOp;
-use crate::hosts::location::can_be_at_hand;
+use crate::hosts::location::is_host_float;
 use crate::precision::{cast, widen};
 
-/// The cross-entropy, averaged over the rows that count; 0 if none does.
+/// Cross-entropy with label smoothing, averaged over the rows with `mask` set; 0 if there are none.
 ///
 /// # Shapes
 ///
 /// - logits: `[rows, classes]`
-/// - targets: `[rows]`, the class that came; anything where a row does not count
-/// - counts: whether each row does
-/// - result: `[1]`, in `f32`
+/// - targets: `[rows]`, the target classes; ignored where `mask` is false
+/// - mask: `rows` values
+/// - output: `[1]`, in `f32`
 ///
 /// # Panics
 ///
-/// If there are not as many targets as rows, there is no class, or smoothing is not a share.
-/// On CPUs, if a target is no class.
+/// If the number of targets or mask values is not `rows`, there are no classes, or smoothing is not
+/// in `[0, 1)`. On CPUs, if a target is not a class.
 pub fn smoothed_cross_entropy(
     logits: Tensor<2>,
     targets: Tensor<1, Int>,
-    counts: &[bool],
+    mask: &[bool],
     smoothing: f64,
 ) -> Tensor<1> {
     let [rows, classes] = logits.dims();
     assert!(
-        targets.dims() == [rows] && counts.len() == rows && classes > 0,
-        "cross-entropy: [rows = {rows}, classes = {classes}] with targets {:?} of which {} count \
-         or not",
+        targets.dims() == [rows] && mask.len() == rows && classes > 0,
+        "cross-entropy: logits [rows = {rows}, classes = {classes}] do not match targets {:?} and \
+         a mask of {}",
         targets.dims(),
-        counts.len()
+        mask.len()
     );
     assert!(
         (0.0..1.0).contains(&smoothing),
         "cross-entropy: smoothing must be at least 0 and below 1, got {smoothing}"
     );
-    if !can_be_at_hand(&logits) {
-        return composed(logits, targets, counts, smoothing);
+    if !is_host_float(&logits) {
+        return cross_entropy_with_burn(logits, targets, mask, smoothing);
     }
     let targets = targets.into_data();
-    let targets = targets.iter::<i64>().zip(counts).map(|(target, counts)| {
-        if !counts {
+    let targets = targets.iter::<i64>().zip(mask).map(|(target, is_used)| {
+        if !is_used {
             return PADDING;
         }
-        let class = usize::try_from(target).ok().filter(|at| *at < classes);
+        let class = usize::try_from(target)
+            .ok()
+            .filter(|class| *class < classes);
         assert!(
             class.is_some(),
             "cross-entropy: targets must be below {classes}, got {target}"
@@ -82,31 +83,28 @@ pub fn smoothed_cross_entropy(
     ))
 }
 
-/// The same by Burn's operations.
-fn composed(
+/// [`smoothed_cross_entropy`] with Burn's operations.
+fn cross_entropy_with_burn(
     logits: Tensor<2>,
     targets: Tensor<1, Int>,
-    counts: &[bool],
+    mask: &[bool],
     smoothing: f64,
 ) -> Tensor<1> {
     let [rows, classes] = logits.dims();
-    let present: Vec<f32> = counts
-        .iter()
-        .map(|counts| f32::from(u8::from(*counts)))
-        .collect();
-    let count = present.iter().sum::<f32>().max(1.0);
-    let present = TensorData::new(present, [rows]);
-    let present = Tensor::<1>::from_data(present, (&logits.device(), DType::F32));
-    // A sum over a batch soon has more digits than a half type holds.
-    let logs = log_softmax(cast(logits, DType::F32), 1);
-    let own = logs.clone().gather(1, targets.reshape([rows, 1]));
-    let own = own.reshape([rows]);
+    let mask: Vec<f32> = mask.iter().map(|is_used| f32::from(*is_used)).collect();
+    let count = mask.iter().sum::<f32>().max(1.0);
+    let mask = TensorData::new(mask, [rows]);
+    let mask = Tensor::<1>::from_data(mask, (&logits.device(), DType::F32));
+    // Half precision is too coarse for a sum over a batch.
+    let log_probs = log_softmax(cast(logits, DType::F32), 1);
+    let target = log_probs.clone().gather(1, targets.reshape([rows, 1]));
+    let target = target.reshape([rows]);
     let loss = match smoothing {
-        0.0 => own,
+        0.0 => target,
         _ => {
-            let all = logs.sum_dim(1).reshape([rows]) / classes as f64;
-            own * (1.0 - smoothing) + all * smoothing
+            let mean = log_probs.sum_dim(1).reshape([rows]) / classes as f64;
+            target * (1.0 - smoothing) + mean * smoothing
         }
     };
-    -(loss * present).sum() / count
+    -(loss * mask).sum() / count
 }

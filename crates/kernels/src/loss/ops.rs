@@ -1,4 +1,4 @@
-//! The op of the backends whose tensors lie in the host's memory.
+//! The cross-entropy op for backends with tensors in host memory.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::ops::{Backward, OpsKind};
@@ -9,7 +9,7 @@ use super::cpu::{self, Settings};
 use crate::autodiff::Step;
 use crate::hosts::Host;
 
-/// The loss, forward. The logits are `f32`.
+/// Fused cross-entropy. The logits are `f32`.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -17,14 +17,14 @@ use crate::hosts::Host;
     LibTorch: cfg(feature = "tch"),
 )]
 pub(crate) trait CrossEntropyOp: Backend {
-    /// The loss of `logits`, `[rows, classes]`, as `[1]`.
-    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    /// The loss `[1]` of `logits: [rows, classes]`.
+    #[allow(unused_variables)] // unused without backends
     fn cross_entropy(logits: FloatTensor<Self>, settings: Settings) -> FloatTensor<Self>;
 }
 
 impl<B: Host> CrossEntropyOp for B {
     fn cross_entropy(logits: FloatTensor<B>, settings: Settings) -> FloatTensor<B> {
-        one::<B>(cpu::loss(&B::elements(&logits), &settings))
+        scalar::<B>(cpu::loss(&B::elements(&logits), &settings))
     }
 }
 
@@ -32,7 +32,7 @@ impl<B: Host, C: CheckpointStrategy> CrossEntropyOp for Autodiff<B, C> {
     fn cross_entropy(logits: FloatTensor<Self>, settings: Settings) -> FloatTensor<Self> {
         let parents = [logits.node()];
         let logits = logits.into_primitive();
-        let step = Step::<B, _, 1>(scaled::<B>);
+        let step = Step::<B, _, 1>(scale_gradient::<B>);
         match step.prepare::<C>(parents).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let (loss, gradient) = with_gradient::<B>(logits, &settings);
@@ -43,19 +43,22 @@ impl<B: Host, C: CheckpointStrategy> CrossEntropyOp for Autodiff<B, C> {
     }
 }
 
-/// The loss, and the logits' gradient where they were.
+/// The loss, and the gradient in the memory of the logits.
 fn with_gradient<B: Host>(
     logits: FloatTensor<B>,
     settings: &Settings,
 ) -> (FloatTensor<B>, FloatTensor<B>) {
     let mut gradient = B::into_unique(logits);
     let loss = cpu::loss_and_gradient(B::elements_mut(&mut gradient), settings);
-    (one::<B>(loss), gradient)
+    (scalar::<B>(loss), gradient)
 }
 
-/// The gradient times what arrives at the loss.
-fn scaled<B: Host>(gradient: FloatTensor<B>, arrived: FloatTensor<B>) -> [FloatTensor<B>; 1] {
-    let factor: f32 = B::elements(&arrived).iter().sum();
+/// Multiplies the saved gradient by the output gradient.
+fn scale_gradient<B: Host>(
+    gradient: FloatTensor<B>,
+    output_grad: FloatTensor<B>,
+) -> [FloatTensor<B>; 1] {
+    let factor: f32 = B::elements(&output_grad).iter().sum();
     if factor == 1.0 {
         return [gradient];
     }
@@ -64,8 +67,8 @@ fn scaled<B: Host>(gradient: FloatTensor<B>, arrived: FloatTensor<B>) -> [FloatT
     [gradient]
 }
 
-fn one<B: Host>(number: f32) -> FloatTensor<B> {
+fn scalar<B: Host>(value: f32) -> FloatTensor<B> {
     let mut tensor = B::empty(&[1]);
-    B::elements_mut(&mut tensor)[0] = number;
+    B::elements_mut(&mut tensor)[0] = value;
     tensor
 }

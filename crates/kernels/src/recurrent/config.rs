@@ -1,4 +1,4 @@
-//! How recurrent layers are made, and what cannot be.
+//! Configuration of recurrent layers, and its errors.
 
 use burn::config::Config;
 use burn::nn::{DropoutConfig, Initializer, LinearConfig};
@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use crate::recurrent::layer::{DirectedWeights, RecurrentLayer};
 use crate::recurrent::{Cell, Direction, Recurrent};
 
-/// Configuration of a [`Recurrent`]; `init` makes one.
+/// Configuration of a [`Recurrent`] module.
 ///
 /// ```
 /// # use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
@@ -17,76 +17,76 @@ use crate::recurrent::{Cell, Direction, Recurrent};
 /// ```
 #[derive(Config, Debug)]
 pub struct RecurrentConfig {
-    /// Numbers of each place that go in.
+    /// Input features.
     pub d_input: usize,
-    /// Numbers of a state; as many of each place come out, of each direction.
+    /// Hidden size; also the output features of each direction.
     pub d_hidden: usize,
-    /// What a place does to the state. Default: GRU.
+    /// Cell type. Default: GRU.
     #[config(default = "Cell::Gru")]
     pub cell: Cell,
-    /// Layers, each but the first over the results of the one before. Default: 1.
+    /// Number of stacked layers. Default: 1.
     #[config(default = 1)]
     pub layers: usize,
-    /// Which place comes first. Default: forward.
+    /// Direction. Default: forward.
     #[config(default = "Direction::Forward")]
     pub direction: Direction,
-    /// The share of numbers forgotten between layers while training. Default: none.
+    /// Dropout probability between layers. Default: 0.
     #[config(default = 0.0)]
     pub dropout: f64,
-    /// Whether there are biases, one with the input and one with the state. Default: yes.
+    /// Whether to use biases, one for the input and one for the hidden state. Default: true.
     #[config(default = true)]
     pub bias: bool,
 }
 
-/// What cannot be made, and why.
+/// An invalid configuration.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecurrentError {
     /// A field of a config is out of range.
     #[error("{field} must be {allowed}, got {got}")]
     Range {
-        /// What it is called in the config.
+        /// Name of the field.
         field: &'static str,
-        /// What it may be.
+        /// Allowed values.
         allowed: &'static str,
-        /// What it is.
+        /// Actual value.
         got: String,
     },
 }
 
 impl RecurrentConfig {
-    /// Makes the module.
+    /// Creates the module.
     ///
     /// # Panics
     ///
-    /// If that cannot be: see [`try_init`](Self::try_init).
+    /// If the configuration is invalid: see [`try_init`](Self::try_init).
     pub fn init(&self, device: &Device) -> Recurrent {
         self.try_init(device)
             .unwrap_or_else(|error| panic!("recurrent layers: {error}"))
     }
 
-    /// Makes the module, for sizes that come from a file. Parameters are drawn as PyTorch
-    /// draws them, evenly up to `1/sqrt(d_hidden)`.
+    /// Creates the module, for configurations from a file. Parameters are initialised as in
+    /// PyTorch, uniformly within `±1/sqrt(d_hidden)`.
     ///
     /// # Errors
     ///
-    /// [`RecurrentError`] if a size is zero, or dropout is not a share.
+    /// [`RecurrentError`] if a size is zero, or dropout is not in `[0, 1)`.
     pub fn try_init(&self, device: &Device) -> Result<Recurrent, RecurrentError> {
         self.check()?;
-        let most = 1.0 / (self.d_hidden as f64).sqrt();
-        let linear = |from: usize| {
-            LinearConfig::new(from, self.cell.gates() * self.d_hidden)
+        let bound = 1.0 / (self.d_hidden as f64).sqrt();
+        let linear = |d_input: usize| {
+            LinearConfig::new(d_input, self.cell.gates() * self.d_hidden)
                 .with_bias(self.bias)
                 .with_initializer(Initializer::Uniform {
-                    min: -most,
-                    max: most,
+                    min: -bound,
+                    max: bound,
                 })
                 .init(device)
         };
-        let layer = |at: usize| {
-            let d_input = match at {
+        let layer = |index: usize| {
+            let d_input = match index {
                 0 => self.d_input,
-                _ => self.direction.passes() * self.d_hidden,
+                _ => self.direction.num_directions() * self.d_hidden,
             };
             let weights = || DirectedWeights {
                 input: linear(d_input),
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_out_of_range_is_named() {
+    fn out_of_range_fields_are_named() {
         let config = RecurrentConfig::new(3, 4);
         assert_eq!(config.check(), Ok(()));
         for (config, message) in [

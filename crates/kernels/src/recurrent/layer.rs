@@ -1,24 +1,24 @@
-//! One recurrent layer: its parameters, and the way of a sequence through it.
+//! A recurrent layer.
 
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 
-use crate::recurrent::recurrence::{Given, recurrence};
+use crate::recurrent::recurrence::{RecurrenceInputs, recurrence};
 use crate::recurrent::{Cell, Direction, LayerState};
 
 /// A layer of a [`Recurrent`](crate::recurrent::Recurrent).
 #[derive(Module, Debug)]
 pub struct RecurrentLayer {
-    /// What goes forward, unless all goes backward.
+    /// Weights of the forward direction, if there is one.
     pub forward: Option<DirectedWeights>,
-    /// What goes backward, if anything does: PyTorch's `_reverse`.
+    /// Weights of the backward direction, if there is one: PyTorch's `_reverse`.
     pub reverse: Option<DirectedWeights>,
     #[module(skip)]
     pub(crate) cell: Cell,
 }
 
-/// The parameters of a layer in one direction; gates lie side by side as in PyTorch.
+/// The parameters of one direction of a layer; gates are concatenated as in PyTorch.
 #[derive(Module, Debug)]
 pub struct DirectedWeights {
     /// `d_input -> gates * d_hidden`: PyTorch's `weight_ih` and `bias_ih`.
@@ -28,8 +28,7 @@ pub struct DirectedWeights {
 }
 
 impl RecurrentLayer {
-    /// The way of sequences through the layer: results `[batch, seq, passes * d_hidden]`,
-    /// and the state after the last place of each.
+    /// Outputs `[batch, seq, directions * d_hidden]` and the final states.
     pub(crate) fn forward(
         &self,
         input: Tensor<3>,
@@ -37,26 +36,26 @@ impl RecurrentLayer {
         state: Option<LayerState>,
     ) -> (Tensor<3>, LayerState) {
         let [batch, seq, d_input] = input.dims();
-        let passes: Vec<&DirectedWeights> = self.forward.iter().chain(&self.reverse).collect();
-        let side_by_side = |weights: fn(&DirectedWeights) -> Tensor<2>, dim: usize| {
-            let mut tensors: Vec<_> = passes.iter().map(|pass| weights(pass)).collect();
+        let directions: Vec<&DirectedWeights> = self.forward.iter().chain(&self.reverse).collect();
+        let cat = |weights: fn(&DirectedWeights) -> Tensor<2>, dim: usize| {
+            let mut tensors: Vec<_> = directions.iter().map(|d| weights(d)).collect();
             match tensors.len() {
                 1 => tensors.remove(0),
                 _ => Tensor::cat(tensors, dim),
             }
         };
-        let weight = side_by_side(|pass| pass.input.weight.val(), 1);
+        let weight = cat(|d| d.input.weight.val(), 1);
         let [_, gates] = weight.dims();
         let projected = input.reshape([batch * seq, d_input]).matmul(weight);
-        let has_bias = passes.iter().all(|pass| pass.input.bias.is_some());
-        let given = Given {
+        let has_bias = directions.iter().all(|d| d.input.bias.is_some());
+        let inputs = RecurrenceInputs {
             projected: projected.reshape([batch, seq, gates]),
-            recurrent: side_by_side(|pass| pass.hidden.weight.val(), 0),
-            input_bias: has_bias.then(|| side_by_side(|pass| row(&pass.input), 1)),
-            hidden_bias: has_bias.then(|| side_by_side(|pass| row(&pass.hidden), 1)),
+            recurrent: cat(|d| d.hidden.weight.val(), 0),
+            input_bias: has_bias.then(|| cat(|d| bias_row(&d.input), 1)),
+            hidden_bias: has_bias.then(|| cat(|d| bias_row(&d.hidden), 1)),
             state,
         };
-        recurrence(given, self.cell, self.direction(), lengths)
+        recurrence(inputs, self.cell, self.direction(), lengths)
     }
 
     fn direction(&self) -> Direction {
@@ -68,8 +67,8 @@ impl RecurrentLayer {
     }
 }
 
-/// A bias as a row: `[1, gates * d_hidden]`.
-fn row(linear: &Linear) -> Tensor<2> {
+/// The bias as `[1, gates * d_hidden]`.
+fn bias_row(linear: &Linear) -> Tensor<2> {
     let [_, gates] = linear.weight.dims();
     match &linear.bias {
         Some(bias) => bias.val().reshape([1, gates]),

@@ -1,4 +1,4 @@
-//! Recurrent layers over whole sequences: GRU and LSTM, as PyTorch means them.
+//! GRU and LSTM layers over whole sequences, compatible with PyTorch's.
 //!
 //! ```text
 //! GRU    r, z = σ(W x + b + U h + c)          n = tanh(W_n x + b_n + r · (U_n h + c_n))
@@ -11,8 +11,8 @@
 //! Encoder-Decoder](https://arxiv.org/abs/1406.1078), 2014; Hochreiter and Schmidhuber,
 //! [Long Short-Term Memory](https://doi.org/10.1162/neco.1997.9.8.1735), 1997.
 //!
-//! `W x` of all places is one matmul. What is left, the recurrence, is one op with a
-//! gradient written by hand: [`recurrence`](mod@recurrence).
+//! `W x` of all positions is one matmul. The rest, the recurrence, is one op with a hand-written
+//! backward pass: [`recurrence`](mod@recurrence).
 
 mod config;
 mod layer;

@@ -1,4 +1,4 @@
-//! The module people use: recurrent layers one above the other.
+//! The [`Recurrent`] module: stacked recurrent layers.
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::Dropout;
@@ -7,17 +7,16 @@ use burn::tensor::Tensor;
 use crate::recurrent::layer::RecurrentLayer;
 use crate::recurrent::{Cell, Direction, LayerState, RecurrentState};
 
-/// GRU or LSTM layers, one above the other. Made by a
-/// [`RecurrentConfig`](crate::recurrent::RecurrentConfig).
+/// Stacked GRU or LSTM layers, created by a [`RecurrentConfig`](crate::recurrent::RecurrentConfig).
 ///
-/// `layers.0.forward.input.weight` is PyTorch's `weight_ih_l0` with rows for columns, and so
-/// on: `hidden` for `hh`, `reverse` for `_reverse`.
+/// `layers.0.forward.input.weight` is PyTorch's `weight_ih_l0` transposed, and so on: `hidden` for
+/// `hh`, `reverse` for `_reverse`.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct Recurrent {
-    /// The first one sees the input.
+    /// The layers; the first takes the input.
     pub layers: Vec<RecurrentLayer>,
-    /// How much is forgotten between layers, and whether these are training.
+    /// Dropout between layers.
     pub dropout: Dropout,
     #[module(skip)]
     pub(crate) cell: Cell,
@@ -35,9 +34,9 @@ impl ModuleDisplay for Recurrent {
 
     fn custom_content(&self, content: Content) -> Option<Content> {
         content
-            .add("cell", &self.cell.word().to_owned())
+            .add("cell", &self.cell.name().to_owned())
             .add("layers", &self.layers.len())
-            .add("passes", &self.direction.passes())
+            .add("directions", &self.direction.num_directions())
             .add("d_input", &self.d_input())
             .add("d_hidden", &self.d_hidden)
             .optional()
@@ -45,21 +44,20 @@ impl ModuleDisplay for Recurrent {
 }
 
 impl Recurrent {
-    /// Goes over sequences, from a state or from zeros; returns the state of the last layer
-    /// at each place, and the states of all layers after the last place.
+    /// Processes sequences from an initial state (default: zeros). Returns the hidden states of the
+    /// last layer at each position, and the final states of all layers.
     ///
-    /// Lengths say how many places each row has. What comes after them is padding: it leaves
-    /// the state as it is, and the results there are zero. Backward starts from each row's
-    /// own last place.
+    /// Positions from a row's length on are padding: they leave the state unchanged, and their
+    /// outputs are zero. The backward direction starts at each row's last position.
     ///
     /// # Shapes
     ///
     /// - input: `[batch, seq, d_input]`
-    /// - result: `[batch, seq, passes * d_hidden]`
+    /// - output: `[batch, seq, directions * d_hidden]`
     ///
     /// # Panics
     ///
-    /// If the input, the lengths or the state do not fit.
+    /// If the shapes of input, lengths and state do not match.
     pub fn forward(
         &self,
         input: Tensor<3>,
@@ -76,7 +74,7 @@ impl Recurrent {
             Some(state) => {
                 assert!(
                     state.layers.len() == self.layers.len(),
-                    "recurrent layers: a state of {} layers expected, got one of {}",
+                    "recurrent layers: expected a state of {} layers, got {}",
                     self.layers.len(),
                     state.layers.len()
                 );
@@ -84,75 +82,74 @@ impl Recurrent {
             }
             None => vec![None; self.layers.len()],
         };
-        let mut places = input;
+        let mut x = input;
         let mut last = Vec::with_capacity(self.layers.len());
-        for (at, (layer, state)) in self.layers.iter().zip(&mut states).enumerate() {
-            if at > 0 {
-                places = self.dropout.forward(places);
+        for (index, (layer, state)) in self.layers.iter().zip(&mut states).enumerate() {
+            if index > 0 {
+                x = self.dropout.forward(x);
             }
-            let (results, state) = layer.forward(places, lengths, state.take());
-            places = results;
+            let (output, state) = layer.forward(x, lengths, state.take());
+            x = output;
             last.push(state);
         }
-        (places, RecurrentState { layers: last })
+        (x, RecurrentState { layers: last })
     }
 
-    /// One place further, from a state or from zeros: what [`forward`](Self::forward) does
-    /// to a sequence of one.
+    /// Processes one position: [`forward`](Self::forward) with `seq = 1`.
     ///
     /// # Shapes
     ///
     /// - input: `[batch, d_input]`
-    /// - result: `[batch, passes * d_hidden]`
+    /// - output: `[batch, directions * d_hidden]`
     ///
     /// # Panics
     ///
-    /// As there.
+    /// As [`forward`](Self::forward).
     pub fn step(
         &self,
         input: Tensor<2>,
         state: Option<RecurrentState>,
     ) -> (Tensor<2>, RecurrentState) {
         let [batch, d_input] = input.dims();
-        let (result, state) = self.forward(input.reshape([batch, 1, d_input]), None, state);
-        (result.reshape([batch, self.d_output()]), state)
+        let (output, state) = self.forward(input.reshape([batch, 1, d_input]), None, state);
+        (output.reshape([batch, self.d_output()]), state)
     }
 
-    /// What a place does to the state.
+    /// The cell type.
     pub fn cell(&self) -> Cell {
         self.cell
     }
 
-    /// Which place comes first.
+    /// The direction.
     pub fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// Numbers of each place that go in.
+    /// Input features.
     pub fn d_input(&self) -> usize {
         let first = self.layers.first();
         let weights = first.and_then(|layer| layer.forward.as_ref().or(layer.reverse.as_ref()));
         weights.map_or(0, |weights| weights.input.weight.dims()[0])
     }
 
-    /// Numbers of a state.
+    /// Hidden size.
     pub fn d_hidden(&self) -> usize {
         self.d_hidden
     }
 
-    /// Numbers of each place that come out: those of a state, of each direction.
+    /// Output features: the hidden size times the number of directions.
     pub fn d_output(&self) -> usize {
-        self.direction.passes() * self.d_hidden
+        self.direction.num_directions() * self.d_hidden
     }
 
-    /// What the matmuls of one forward pass over so many places cost, batch and all.
-    pub fn flops(&self, places: usize) -> f64 {
+    /// FLOPs of the matmuls in a forward pass over this many tokens, batch included.
+    pub fn flops(&self, tokens: usize) -> f64 {
         let gates = self.cell.gates() * self.d_hidden;
-        let of_layer = |at: usize| match at {
+        let layer_inner = |index: usize| match index {
             0 => self.d_input() + self.d_hidden,
             _ => self.d_output() + self.d_hidden,
         };
-        let inner: usize = (0..self.layers.len()).map(of_layer).sum();
-        2.0 * places as f64 * (self.direction.passes() * gates * inner) as f64
+        let inner: usize = (0..self.layers.len()).map(layer_inner).sum();
+        2.0 * tokens as f64 * (self.direction.num_directions() * gates * inner) as f64
     }
 }

@@ -1,51 +1,50 @@
-//! What recurrent layers remember from one place to the next.
+//! State of recurrent layers.
 
 use burn::tensor::{Int, Tensor};
 
-/// What all layers remember, the first layer first.
+/// The states of all layers, the first layer first.
 #[derive(Debug, Clone)]
 pub struct RecurrentState {
-    /// One for each layer.
+    /// One state per layer.
     pub layers: Vec<LayerState>,
 }
 
-/// What a layer remembers.
+/// The state of a layer.
 #[derive(Debug, Clone)]
 pub struct LayerState {
-    /// `[batch, passes * d_hidden]`; of both directions, forward comes first.
+    /// Hidden state `[batch, directions * d_hidden]`, the forward direction first.
     pub hidden: Tensor<2>,
-    /// The same of an LSTM's cell; a GRU has none.
+    /// Cell state of an LSTM, of the same shape; `None` for a GRU.
     pub cell: Option<Tensor<2>>,
 }
 
 impl RecurrentState {
-    /// The hidden state of the last layer: `[batch, passes * d_hidden]`.
+    /// The hidden state of the last layer: `[batch, directions * d_hidden]`.
     ///
     /// # Panics
     ///
-    /// If it has no layers.
+    /// If there are no layers.
     pub fn top(&self) -> Tensor<2> {
         let top = self.layers.last();
-        top.expect("a recurrent state: at least one layer expected, got none")
+        top.expect("recurrent state: expected at least one layer")
             .hidden
             .clone()
     }
 
-    /// The rows of a batch that are named, in this order: some may be left out, some come
-    /// twice.
+    /// Selects rows of the batch by index, in this order, possibly repeated.
     #[must_use]
     pub fn select(&self, rows: Tensor<1, Int>) -> Self {
-        let chosen = |tensor: &Tensor<2>| tensor.clone().select(0, rows.clone());
+        let select = |tensor: &Tensor<2>| tensor.clone().select(0, rows.clone());
         let layer = |layer: &LayerState| LayerState {
-            hidden: chosen(&layer.hidden),
-            cell: layer.cell.as_ref().map(chosen),
+            hidden: select(&layer.hidden),
+            cell: layer.cell.as_ref().map(select),
         };
         Self {
             layers: self.layers.iter().map(layer).collect(),
         }
     }
 
-    /// The same numbers without their history: no gradient goes back through them.
+    /// Detaches the state from the autodiff graph (truncated backpropagation).
     #[must_use]
     pub fn detach(self) -> Self {
         let layer = |layer: LayerState| LayerState {

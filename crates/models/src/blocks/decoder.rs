@@ -1,31 +1,33 @@
-//! A layer of attention to itself, to elsewhere, and a feed-forward network.
+//! Transformer decoder layer: self-attention, cross-attention and feed-forward network.
 
 use burn::module::Module;
 use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
-use zoo_attention::{CannotDecode, DecodeCache, Memory, MultiHeadAttention, Pattern};
+use zoo_attention::{
+    AttentionError, AttentionInput, DecodeCache, MultiHeadAttention, Pattern, ProjectedMemory,
+};
 use zoo_spec::Norm;
 
-use super::encoder::Around;
-use super::self_attention::{Sight, advance};
-use super::{FeedForward, learned};
+use super::encoder::Residual;
+use super::self_attention::{SelfAttentionOptions, advance};
+use super::{FeedForward, num_trainable};
 
-/// A layer in which a sequence attends to itself and to another.
+/// Decoder layer with cross-attention.
 #[derive(Module, Debug)]
 pub struct DecoderLayer {
-    /// Of every place to those before it.
+    /// Causal self-attention.
     pub attention: MultiHeadAttention,
-    /// Before it, or after.
+    /// Layer norm of the self-attention.
     pub attention_norm: LayerNorm,
-    /// Of every place to the other sequence.
+    /// Cross-attention to the encoder output.
     pub cross_attention: MultiHeadAttention,
-    /// Before it, or after.
+    /// Layer norm of the cross-attention.
     pub cross_attention_norm: LayerNorm,
-    /// Of each place for itself.
+    /// Feed-forward network.
     pub feed_forward: FeedForward,
-    /// Before it, or after.
+    /// Layer norm of the feed-forward network.
     pub feed_forward_norm: LayerNorm,
-    /// Numbers that are forgotten while training, of what is added.
+    /// Dropout of each sublayer's output.
     pub dropout: Dropout,
     #[module(skip)]
     pub(super) norm: Norm,
@@ -36,7 +38,7 @@ pub struct DecoderLayer {
 #[derive(Debug, Clone)]
 pub(crate) struct DecoderLayerState {
     cache: DecodeCache,
-    memory: Memory,
+    memory: ProjectedMemory,
 }
 
 impl DecoderLayerState {
@@ -49,82 +51,83 @@ impl DecoderLayerState {
 }
 
 impl DecoderLayer {
-    /// Places are `[batch, seq, d_model]`, the other `[batch, seq_k, d_model]`, of which the pattern
-    /// shows what is no padding.
+    /// # Shapes
+    ///
+    /// - hidden: `[batch, seq_q, d_model]`
+    /// - encoded: `[batch, seq_k, d_model]`, whose padding `encoded_pattern` masks
     pub(crate) fn forward(
         &self,
-        places: Tensor<3>,
-        sight: Sight<'_>,
-        other: &Tensor<3>,
-        seen: Pattern,
+        hidden: Tensor<3>,
+        options: SelfAttentionOptions<'_>,
+        encoded: &Tensor<3>,
+        encoded_pattern: Pattern,
     ) -> Tensor<3> {
-        self.through(
-            places,
-            |places| sight.attend(&self.attention, places),
-            |places| {
-                sight.note(&self.cross_attention, &places, other, &seen);
-                let other = || other.clone();
-                self.cross_attention.forward(places, other(), other(), seen)
+        self.forward_sublayers(
+            hidden,
+            |x| options.attend(&self.attention, x),
+            |x| {
+                let input = AttentionInput::cross_attn(x, encoded.clone()).pattern(encoded_pattern);
+                options.record(&self.cross_attention, &input);
+                self.cross_attention.forward(input).context
             },
         )
     }
 
-    pub(crate) fn start(&self, other: &Tensor<3>) -> Result<DecoderLayerState, CannotDecode> {
+    pub(crate) fn start(&self, encoded: &Tensor<3>) -> Result<DecoderLayerState, AttentionError> {
         Ok(DecoderLayerState {
-            cache: self.attention.decode_cache(super::ROOM)?,
-            memory: self.cross_attention.remember(other.clone(), other.clone()),
+            cache: self.attention.decode_cache(super::INITIAL_CAPACITY)?,
+            memory: (self.cross_attention).project_memory(encoded.clone(), encoded.clone()),
         })
     }
 
-    /// The next places of every sequence: `[batch, new, d_model]`.
+    /// Decodes the next positions of every sequence, `[batch, new, d_model]`.
     pub(crate) fn advance(
         &self,
-        places: Tensor<3>,
+        hidden: Tensor<3>,
         state: &mut DecoderLayerState,
-        seen: Pattern,
+        encoded_pattern: Pattern,
     ) -> Tensor<3> {
         let DecoderLayerState { cache, memory } = state;
         let first = cache.len();
-        self.through(
-            places,
-            |places| advance(&self.attention, places, cache),
-            |places| {
+        self.forward_sublayers(
+            hidden,
+            |x| advance(&self.attention, x, cache),
+            |x| {
                 self.cross_attention
-                    .recall_from(first, places, memory, seen)
+                    .cross_attend_from(first, x, memory, encoded_pattern)
             },
         )
     }
 
-    fn through(
+    fn forward_sublayers(
         &self,
-        places: Tensor<3>,
-        attend: impl FnOnce(Tensor<3>) -> Tensor<3>,
-        look: impl FnOnce(Tensor<3>) -> Tensor<3>,
+        hidden: Tensor<3>,
+        self_attention: impl FnOnce(Tensor<3>) -> Tensor<3>,
+        cross_attention: impl FnOnce(Tensor<3>) -> Tensor<3>,
     ) -> Tensor<3> {
-        let around = Around {
+        let residual = Residual {
             norm: self.norm,
             epsilon: self.epsilon,
             dropout: &self.dropout,
         };
-        let places = around.part(&self.attention_norm, places, attend);
-        let places = around.part(&self.cross_attention_norm, places, look);
-        around.part(&self.feed_forward_norm, places, |places| {
-            self.feed_forward.forward(places)
+        let hidden = residual.forward(&self.attention_norm, hidden, self_attention);
+        let hidden = residual.forward(&self.cross_attention_norm, hidden, cross_attention);
+        residual.forward(&self.feed_forward_norm, hidden, |x| {
+            self.feed_forward.forward(x)
         })
     }
 
-    /// Floating-point operations of the matmuls of a forward pass over one sequence that
-    /// looks at another.
-    pub(crate) fn flops(&self, seq: usize, other: usize) -> f64 {
-        self.attention.flops(seq, seq, true)
-            + self.cross_attention.flops(seq, other, false)
-            + seq as f64 * self.feed_forward.flops()
+    /// Floating-point operations of the matmuls of a forward pass over one pair of sequences.
+    pub(crate) fn flops(&self, seq_q: usize, seq_k: usize) -> f64 {
+        self.attention.flops(seq_q, seq_q, true)
+            + self.cross_attention.flops(seq_q, seq_k, false)
+            + seq_q as f64 * self.feed_forward.flops()
     }
 
     pub(crate) fn parameters(&self) -> usize {
         let attentions = [&self.attention, &self.cross_attention];
-        let all: usize = attentions.iter().map(|one| one.num_params()).sum();
-        let of_them: usize = attentions.into_iter().map(learned).sum();
-        self.num_params() - all + of_them
+        let all: usize = attentions.iter().map(|it| it.num_params()).sum();
+        let trainable: usize = attentions.into_iter().map(num_trainable).sum();
+        self.num_params() - all + trainable
     }
 }

@@ -1,28 +1,27 @@
-//! A layer of attention to itself and a feed-forward network.
+//! Transformer encoder layer: self-attention and feed-forward network.
 
 use burn::module::Module;
 use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
-use zoo_attention::{DecodeCache, MultiHeadAttention, Pattern};
+use zoo_attention::{AttentionInput, DecodeCache, MultiHeadAttention, Pattern};
 use zoo_kernels::{add_dropout, layer_norm};
 use zoo_spec::Norm;
 
-use super::self_attention::{Sight, advance};
-use super::{FeedForward, learned};
+use super::self_attention::{SelfAttentionOptions, advance};
+use super::{FeedForward, num_trainable};
 
-/// A layer in which a sequence attends to itself: an encoder's, or of a decoder that
-/// continues a text.
+/// Layer with self-attention only: of an encoder, or of a decoder-only model.
 #[derive(Module, Debug)]
 pub struct EncoderLayer {
-    /// Of every place to the others.
+    /// Self-attention.
     pub attention: MultiHeadAttention,
-    /// Before it, or after.
+    /// Layer norm of the self-attention.
     pub attention_norm: LayerNorm,
-    /// Of each place for itself.
+    /// Feed-forward network.
     pub feed_forward: FeedForward,
-    /// Before it, or after.
+    /// Layer norm of the feed-forward network.
     pub feed_forward_norm: LayerNorm,
-    /// Numbers that are forgotten while training, of what is added.
+    /// Dropout of each sublayer's output.
     pub dropout: Dropout,
     #[module(skip)]
     pub(super) norm: Norm,
@@ -31,32 +30,40 @@ pub struct EncoderLayer {
 }
 
 impl EncoderLayer {
-    /// Places are `[batch, seq, d_model]`.
-    pub(crate) fn forward(&self, places: Tensor<3>, sight: Sight<'_>) -> Tensor<3> {
-        self.through(places, |places| sight.attend(&self.attention, places))
+    /// `hidden` is `[batch, seq, d_model]`.
+    pub(crate) fn forward(
+        &self,
+        hidden: Tensor<3>,
+        options: SelfAttentionOptions<'_>,
+    ) -> Tensor<3> {
+        self.forward_sublayers(hidden, |x| options.attend(&self.attention, x))
     }
 
-    pub(crate) fn seeing(&self, places: Tensor<3>, pattern: Pattern) -> Tensor<3> {
-        self.through(places, |places| {
-            let [query, key, value] = [places.clone(), places.clone(), places];
-            self.attention.forward(query, key, value, pattern)
+    pub(crate) fn forward_with_pattern(&self, hidden: Tensor<3>, pattern: Pattern) -> Tensor<3> {
+        self.forward_sublayers(hidden, |x| {
+            let input = AttentionInput::self_attn(x).pattern(pattern);
+            self.attention.forward(input).context
         })
     }
 
-    /// The next places of sequences that are continued: `[batch, new, d_model]`.
-    pub(crate) fn advance(&self, places: Tensor<3>, cache: &mut DecodeCache) -> Tensor<3> {
-        self.through(places, |places| advance(&self.attention, places, cache))
+    /// Decodes the next positions of every sequence, `[batch, new, d_model]`.
+    pub(crate) fn advance(&self, hidden: Tensor<3>, cache: &mut DecodeCache) -> Tensor<3> {
+        self.forward_sublayers(hidden, |x| advance(&self.attention, x, cache))
     }
 
-    fn through(&self, places: Tensor<3>, attend: impl FnOnce(Tensor<3>) -> Tensor<3>) -> Tensor<3> {
-        let around = Around {
+    fn forward_sublayers(
+        &self,
+        hidden: Tensor<3>,
+        self_attention: impl FnOnce(Tensor<3>) -> Tensor<3>,
+    ) -> Tensor<3> {
+        let residual = Residual {
             norm: self.norm,
             epsilon: self.epsilon,
             dropout: &self.dropout,
         };
-        let places = around.part(&self.attention_norm, places, attend);
-        around.part(&self.feed_forward_norm, places, |places| {
-            self.feed_forward.forward(places)
+        let hidden = residual.forward(&self.attention_norm, hidden, self_attention);
+        residual.forward(&self.feed_forward_norm, hidden, |x| {
+            self.feed_forward.forward(x)
         })
     }
 
@@ -66,34 +73,34 @@ impl EncoderLayer {
     }
 
     pub(crate) fn parameters(&self) -> usize {
-        self.num_params() - self.attention.num_params() + learned(&self.attention)
+        self.num_params() - self.attention.num_params() + num_trainable(&self.attention)
     }
 }
 
-/// What is around each part of a layer.
+/// Residual connection with layer norm and dropout around a sublayer.
 #[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
+pub(super) struct Residual<'a> {
     pub(super) norm: Norm,
     pub(super) epsilon: f64,
     pub(super) dropout: &'a Dropout,
 }
 
-impl Around<'_> {
-    /// `x + part(norm(x))`, or `norm(x + part(x))`.
-    pub(super) fn part(
+impl Residual<'_> {
+    /// `x + sublayer(norm(x))` (pre-norm), or `norm(x + sublayer(x))` (post-norm).
+    pub(super) fn forward(
         self,
         norm: &LayerNorm,
-        places: Tensor<3>,
-        part: impl FnOnce(Tensor<3>) -> Tensor<3>,
+        x: Tensor<3>,
+        sublayer: impl FnOnce(Tensor<3>) -> Tensor<3>,
     ) -> Tensor<3> {
         match self.norm {
             Norm::Pre => {
-                let added = part(layer_norm(norm, self.epsilon, places.clone()));
-                add_dropout(self.dropout, places, added)
+                let output = sublayer(layer_norm(norm, self.epsilon, x.clone()));
+                add_dropout(self.dropout, x, output)
             }
             Norm::Post => {
-                let added = part(places.clone());
-                layer_norm(norm, self.epsilon, add_dropout(self.dropout, places, added))
+                let output = sublayer(x.clone());
+                layer_norm(norm, self.epsilon, add_dropout(self.dropout, x, output))
             }
         }
     }

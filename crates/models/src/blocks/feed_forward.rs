@@ -1,4 +1,4 @@
-//! What a layer does with each place for itself.
+//! Position-wise feed-forward network.
 //!
 //! ```text
 //! relu, gelu   activation(x W_i + b_i) W_o + b_o
@@ -11,17 +11,16 @@ use burn::tensor::{Tensor, activation};
 use zoo_kernels::{dropout, relu_dropout};
 use zoo_spec::Activation;
 
-/// A network of one layer between two matrices, the same for every place.
+/// Position-wise feed-forward network with one hidden layer.
 #[derive(Module, Debug)]
 pub struct FeedForward {
     /// `d_model -> d_feed_forward`
     pub inner: Linear,
-    /// `d_model -> d_feed_forward`, for `swiglu` alone: by how much of the inner is let
-    /// through.
+    /// `d_model -> d_feed_forward`: the gate of `swiglu`.
     pub gate: Option<Linear>,
     /// `d_feed_forward -> d_model`
     pub outer: Linear,
-    /// Numbers between the matrices that are forgotten while training.
+    /// Dropout of the hidden layer.
     pub dropout: Dropout,
     #[module(skip)]
     pub(crate) activation: Activation,
@@ -30,16 +29,16 @@ pub struct FeedForward {
 impl FeedForward {
     /// # Shapes
     ///
-    /// - places: `[batch, seq, d_model]`
-    /// - result: the same
-    pub fn forward(&self, places: Tensor<3>) -> Tensor<3> {
-        let [batch, seq, d_model] = places.dims();
-        // One matrix of all places: Burn would multiply each sequence by itself.
-        let places = places.reshape([batch * seq, d_model]);
-        let inner = self.inner.forward(places.clone()); // [batch * seq, d_feed_forward]
+    /// - x: `[batch, seq, d_model]`
+    /// - output: `[batch, seq, d_model]`
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let [batch, seq, d_model] = x.dims();
+        // One matmul for the whole batch: Burn would run a batched matmul, one per sequence.
+        let x = x.reshape([batch * seq, d_model]);
+        let inner = self.inner.forward(x.clone()); // [batch * seq, d_feed_forward]
         let inner = match (&self.gate, self.activation) {
             (Some(gate), _) => {
-                let gated = activation::silu(gate.forward(places)) * inner;
+                let gated = activation::silu(gate.forward(x)) * inner;
                 dropout(&self.dropout, gated)
             }
             (None, Activation::Relu) => relu_dropout(&self.dropout, inner),
@@ -52,14 +51,14 @@ impl FeedForward {
         outer.reshape([batch, seq, d_model])
     }
 
-    /// Floating-point operations of its matmuls for one place.
+    /// Floating-point operations of the matmuls for one position.
     pub(crate) fn flops(&self) -> f64 {
         let matrices = [Some(&self.inner), self.gate.as_ref(), Some(&self.outer)];
-        let numbers = matrices
+        let elements = matrices
             .into_iter()
             .flatten()
             .map(|linear| linear.weight.lazy_shape().num_elements());
-        2.0 * numbers.sum::<usize>() as f64
+        2.0 * elements.sum::<usize>() as f64
     }
 }
 

@@ -1,16 +1,16 @@
-//! What models are built of: positions, feed-forward networks, and layers of attention.
+//! Building blocks of models: position embedding, feed-forward network, encoder and decoder layer.
 //!
 //! Parameters of a layer, by their names in weight files:
 //!
 //! | name | |
 //! |---|---|
 //! | `attention.{query,key,value,output}.{weight,bias}` | self-attention |
-//! | `attention_norm.{gamma,beta}` | before it, or after |
-//! | `cross_attention.…`, `cross_attention_norm.…` | in a decoder that looks at an encoder |
-//! | `feed_forward.{inner,gate,outer}.{weight,bias}` | `gate` for `swiglu` alone |
-//! | `feed_forward_norm.{gamma,beta}` | before it, or after |
+//! | `attention_norm.{gamma,beta}` | its layer norm |
+//! | `cross_attention.…`, `cross_attention_norm.…` | decoder layers with cross-attention |
+//! | `feed_forward.{inner,gate,outer}.{weight,bias}` | `gate` only with `swiglu` |
+//! | `feed_forward_norm.{gamma,beta}` | its layer norm |
 //!
-//! A weight is `[from, to]`, the transpose of PyTorch's.
+//! A weight is `[in_features, out_features]`, the transpose of PyTorch's.
 
 mod decoder;
 mod encoder;
@@ -27,52 +27,56 @@ pub use self::decoder::DecoderLayer;
 pub(crate) use self::decoder::DecoderLayerState;
 pub use self::encoder::EncoderLayer;
 pub use self::feed_forward::FeedForward;
-pub(crate) use self::plan::{LayerPlan, Role, learned, linear};
-pub use self::positions::AddedPositions;
-pub(crate) use self::self_attention::{Notes, Sight};
+pub(crate) use self::plan::{LayerPlan, Role, linear, normal, num_trainable};
+pub use self::positions::PositionEmbedding;
+pub(crate) use self::self_attention::{Recorder, SelfAttentionOptions};
 
-/// Places that a cache has room for to begin with; it grows when it is full.
-pub(crate) const ROOM: usize = 64;
+/// Initial capacity of decode caches in positions; they grow when full.
+pub(crate) const INITIAL_CAPACITY: usize = 64;
 
-/// What each place `[batch, seq, d_model]` says of every token, `[batch, seq, vocabulary]`, by a
-/// head of its own or by the embedding's vectors.
-pub(crate) fn logits(places: Tensor<3>, head: Option<&Linear>, embedding: &Embedding) -> Tensor<3> {
+/// Logits `[batch, seq, vocabulary]` from `[batch, seq, d_model]`, with a head or with the tied
+/// embedding.
+pub(crate) fn logits(hidden: Tensor<3>, head: Option<&Linear>, embedding: &Embedding) -> Tensor<3> {
     if let Some(head) = head {
-        return head.forward(places);
+        return head.forward(hidden);
     }
-    let [batch, seq, d_model] = places.dims();
-    let vectors = embedding.weight.val(); // [vocabulary, d_model]
-    let [vocabulary, _] = vectors.dims();
-    places
+    let [batch, seq, d_model] = hidden.dims();
+    let table = embedding.weight.val(); // [vocabulary, d_model]
+    let [vocabulary, _] = table.dims();
+    hidden
         .reshape([batch * seq, d_model])
-        .matmul(vectors.transpose())
+        .matmul(table.transpose())
         .reshape([batch, seq, vocabulary])
 }
 
-/// Tokens `[batch, seq]` with their places, the first of them at `first`: `[batch, seq, d_model]`.
-pub(crate) fn embedded(
+/// Embeds tokens `[batch, seq]` from position `first` on: `[batch, seq, d_model]`.
+pub(crate) fn embed(
     embedding: &Embedding,
-    scaled: bool,
-    positions: &AddedPositions,
+    is_scaled: bool,
+    positions: &PositionEmbedding,
     tokens: Tensor<2, Int>,
     first: usize,
 ) -> Tensor<3> {
-    positions.forward(scaled_embeddings(embedding.forward(tokens), scaled), first)
+    positions.forward(
+        scale_embeddings(embedding.forward(tokens), is_scaled),
+        first,
+    )
 }
 
-/// Vectors of `d_model` numbers times its root, if they are scaled.
-pub(crate) fn scaled_embeddings(vectors: Tensor<3>, scaled: bool) -> Tensor<3> {
-    let [_, _, d_model] = vectors.dims();
-    match scaled {
-        true => vectors.mul_scalar((d_model as f64).sqrt()),
-        false => vectors,
+/// Multiplies by `sqrt(d_model)` if `is_scaled`.
+pub(crate) fn scale_embeddings(x: Tensor<3>, is_scaled: bool) -> Tensor<3> {
+    let [_, _, d_model] = x.dims();
+    if is_scaled {
+        x.mul_scalar((d_model as f64).sqrt())
+    } else {
+        x
     }
 }
 
-/// After the last layer, if there is a norm.
-pub(crate) fn normed(norm: Option<&LayerNorm>, epsilon: f64, places: Tensor<3>) -> Tensor<3> {
+/// Applies the final layer norm, if there is one.
+pub(crate) fn final_norm(norm: Option<&LayerNorm>, epsilon: f64, hidden: Tensor<3>) -> Tensor<3> {
     match norm {
-        Some(norm) => layer_norm(norm, epsilon, places),
-        None => places,
+        Some(norm) => layer_norm(norm, epsilon, hidden),
+        None => hidden,
     }
 }

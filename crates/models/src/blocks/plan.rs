@@ -1,4 +1,4 @@
-//! How the layers of a model are made, once for all models.
+//! Initialization of layers, shared by all models.
 
 use burn::module::Module;
 use burn::nn::{DropoutConfig, Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig};
@@ -15,34 +15,33 @@ use crate::ModelError;
 pub(crate) struct LayerPlan {
     pub(crate) spec: LayerSpec,
     pub(crate) norm: Norm,
-    /// How matrices are drawn.
     pub(crate) initializer: Initializer,
-    /// How those are drawn whose result is added to what went in.
-    pub(crate) of_results: Initializer,
+    /// Initializer of projections into the residual stream.
+    pub(crate) residual_initializer: Initializer,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Role {
-    /// Self-attention, causal or by a pattern that is not known yet.
+    /// Self-attention that is causal, or whose pattern is not known yet.
     Any,
     Bidirectional,
     Cross,
 }
 
 impl LayerPlan {
-    /// Layers whose matrices are all drawn alike.
+    /// Layers with Xavier-uniform weights.
     pub(crate) fn new(spec: LayerSpec, norm: Norm) -> Self {
         let initializer = Initializer::XavierUniform { gain: 1.0 };
         Self {
             spec,
             norm,
-            of_results: initializer.clone(),
+            residual_initializer: initializer.clone(),
             initializer,
         }
     }
 
-    /// The positions of self-attention, where heads are concerned with them.
-    fn positions_of_heads(&self) -> HeadPositions {
+    /// Position encoding that is applied inside self-attention.
+    fn head_positions(&self) -> HeadPositions {
         match self.spec.positions {
             PositionEncoding::Rotary(rotary) => HeadPositions::Rotary {
                 theta: rotary.theta,
@@ -54,7 +53,7 @@ impl LayerPlan {
         }
     }
 
-    /// Whether attention can be made with the mechanism, for that role.
+    /// Checks that the mechanism supports the role and the sizes.
     pub(crate) fn check(
         &self,
         field: &'static str,
@@ -62,10 +61,13 @@ impl LayerPlan {
         role: Role,
     ) -> Result<(), ModelError> {
         let capabilities = mechanism.capabilities();
-        let own = self.positions_of_heads();
-        let (what, support, positions) = match role {
-            Role::Any => ("attention", Ok(()), own),
-            Role::Bidirectional => ("bidirectional attention", capabilities.bidirectional, own),
+        let head_positions = self.head_positions();
+        let (usage, support, positions) = match role {
+            Role::Any => ("attention", Ok(()), head_positions),
+            Role::Bidirectional => {
+                let support = capabilities.bidirectional;
+                ("bidirectional attention", support, head_positions)
+            }
             Role::Cross => {
                 let support = capabilities.cross_attention;
                 ("cross-attention", support, HeadPositions::None)
@@ -74,7 +76,7 @@ impl LayerPlan {
         support.map_err(|reason| ModelError::Mechanism {
             field,
             mechanism: mechanism.mechanism(),
-            what,
+            usage,
             reason,
         })?;
         let valid = self.attention(mechanism, positions).validate();
@@ -86,8 +88,8 @@ impl LayerPlan {
         mechanism: &MechanismConfig,
         positions: HeadPositions,
     ) -> MultiHeadAttentionConfig {
-        MultiHeadAttentionConfig::new(self.spec.d_model, self.spec.heads)
-            .with_kv_heads(self.spec.kv_heads)
+        MultiHeadAttentionConfig::new(self.spec.d_model, self.spec.n_heads)
+            .with_n_heads_kv(self.spec.n_heads_kv)
             .with_d_head(self.spec.d_head)
             .with_qk_norm(self.spec.qk_norm)
             .with_temperature(self.spec.temperature)
@@ -108,22 +110,28 @@ impl LayerPlan {
         positions: HeadPositions,
         device: &Device,
     ) -> MultiHeadAttention {
-        let mut made = self.attention(mechanism, positions).init(device);
-        let sizes = made.output.weight.lazy_shape().dims();
-        made.output = linear(sizes, self.spec.bias, &self.of_results, device);
-        made.query = without_bias_yet(made.query, device);
-        made.key = made.key.map(|key| without_bias_yet(key, device));
-        made.value = without_bias_yet(made.value, device);
-        made
+        let mut attention = self.attention(mechanism, positions).init(device);
+        let sizes = attention.output.weight.lazy_shape().dims();
+        attention.output = linear(sizes, self.spec.bias, &self.residual_initializer, device);
+        attention.query = with_zero_bias(attention.query, device);
+        attention.key = attention.key.map(|key| with_zero_bias(key, device));
+        attention.value = with_zero_bias(attention.value, device);
+        attention
     }
 
     fn feed_forward(&self, device: &Device) -> FeedForward {
-        let (outside, inside) = (self.spec.d_model, self.spec.d_feed_forward);
-        let inward = || linear([outside, inside], self.spec.bias, &self.initializer, device);
+        let LayerSpec {
+            d_model,
+            d_feed_forward,
+            bias,
+            ..
+        } = self.spec;
+        let inner = || linear([d_model, d_feed_forward], bias, &self.initializer, device);
+        let outer_sizes = [d_feed_forward, d_model];
         FeedForward {
-            inner: inward(),
-            gate: (self.spec.activation == Activation::Swiglu).then(inward),
-            outer: linear([inside, outside], self.spec.bias, &self.of_results, device),
+            inner: inner(),
+            gate: (self.spec.activation == Activation::Swiglu).then(inner),
+            outer: linear(outer_sizes, bias, &self.residual_initializer, device),
             dropout: DropoutConfig::new(self.spec.feed_forward_dropout).init(),
             activation: self.spec.activation,
         }
@@ -141,7 +149,7 @@ impl LayerPlan {
         mechanism: &MechanismConfig,
         device: &Device,
     ) -> EncoderLayer {
-        let positions = self.positions_of_heads();
+        let positions = self.head_positions();
         EncoderLayer {
             attention: self.init_attention(mechanism, positions, device),
             attention_norm: self.layer_norm(device),
@@ -159,7 +167,7 @@ impl LayerPlan {
         cross: &MechanismConfig,
         device: &Device,
     ) -> DecoderLayer {
-        let positions = self.positions_of_heads();
+        let positions = self.head_positions();
         DecoderLayer {
             attention: self.init_attention(mechanism, positions, device),
             attention_norm: self.layer_norm(device),
@@ -173,20 +181,25 @@ impl LayerPlan {
         }
     }
 
-    /// The sizes of layers in a few words, for a summary.
+    /// Sizes of the layers, for a summary.
     pub(crate) fn sizes(&self, layers: usize, mechanisms: &str) -> String {
         format!(
             "{layers} x {}, {} heads, {mechanisms}, {} {}, {}-norm",
             self.spec.d_model,
-            self.spec.heads,
-            self.spec.activation.word(),
+            self.spec.n_heads,
+            self.spec.activation.name(),
             self.spec.d_feed_forward,
-            self.norm.word()
+            self.norm.name()
         )
     }
 }
 
-/// A projection drawn by the initializer, with a bias of zeros.
+/// Normal initializer with mean 0.
+pub(crate) fn normal(std: f64) -> Initializer {
+    Initializer::Normal { mean: 0.0, std }
+}
+
+/// Linear layer whose bias, if any, is zero.
 pub(crate) fn linear(
     [from, to]: [usize; 2],
     bias: bool,
@@ -197,11 +210,10 @@ pub(crate) fn linear(
         .with_bias(bias)
         .with_initializer(initializer.clone())
         .init(device);
-    without_bias_yet(linear, device)
+    with_zero_bias(linear, device)
 }
 
-/// The projection with a bias of zeros, if it has one.
-fn without_bias_yet(linear: Linear, device: &Device) -> Linear {
+fn with_zero_bias(linear: Linear, device: &Device) -> Linear {
     let [_, to] = linear.weight.lazy_shape().dims();
     Linear {
         bias: linear.bias.map(|_| Initializer::Zeros.init([to], device)),
@@ -209,8 +221,8 @@ fn without_bias_yet(linear: Linear, device: &Device) -> Linear {
     }
 }
 
-/// How many numbers an attention has learned. Random features are none of them.
-pub(crate) fn learned(attention: &MultiHeadAttention) -> usize {
-    let drawn = attention.params.features.as_ref();
-    attention.num_params() - drawn.map_or(0, Module::num_params)
+/// Number of trainable parameters, which excludes random features.
+pub(crate) fn num_trainable(attention: &MultiHeadAttention) -> usize {
+    let features = attention.params.features.as_ref();
+    attention.num_params() - features.map_or(0, Module::num_params)
 }

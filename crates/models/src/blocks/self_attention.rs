@@ -1,204 +1,205 @@
-//! Attention of a batch of sequences to themselves, whatever the mechanism and however they
-//! are padded: what is computed for a sequence never depends on those beside it.
+//! Self-attention of padded batches with any mechanism: the output of a sequence never depends on
+//! the other rows of its batch.
 //!
-//! Padding is behind a sequence. A causal mechanism never looks there, others are told key
-//! lengths. But some mechanisms take their sizes from the number of places, padding
-//! included: these attend to sequences of one length at a time.
+//! Sequences are padded at the end. Causal mechanisms never attend to the padding, others are given
+//! key lengths. The sizes of some mechanisms depend on the padded length; these attend to groups of
+//! sequences of equal length instead.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use burn::tensor::{Tensor, TensorData};
-use zoo_attention::{DecodeCache, MultiHeadAttention, NoEntropy, Pattern};
+use zoo_attention::{AttentionError, AttentionInput, DecodeCache, MultiHeadAttention, Pattern};
 use zoo_spec::Padding;
 
-use crate::tokens::{presence, row_numbers};
+use crate::tokens::{is_token, row_indices};
 
-/// Who sees whom in a batch of sequences.
+/// Masking of a batch, and what to record of its attention.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sight<'a> {
-    /// How long each sequence is; the rest of its row is padding.
-    pub(crate) lengths: &'a [usize],
-    /// Whether places see what is before them alone.
-    pub(crate) is_causal: bool,
-    pub(crate) notes: &'a Notes,
+pub(crate) struct SelfAttentionOptions<'a> {
+    /// Length of each sequence; the rest of its row is padding.
+    lengths: &'a [usize],
+    is_causal: bool,
+    recorder: &'a Recorder,
 }
 
-/// What is noted of every attention of a forward pass.
-#[derive(Debug)]
-pub(crate) enum Notes {
-    Nothing,
-    /// The entropy, averaged over heads and over the queries that are not padding.
-    Entropies(RefCell<Vec<Result<Tensor<1>, NoEntropy>>>),
-    /// The weights, `[batch, heads, seq_q, seq_k]`, of sequences without padding.
-    Weights(RefCell<Vec<Tensor<4>>>),
+/// Records statistics of every attention module of a forward pass.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    mode: Mode,
+    /// Entropy, averaged over heads and over the queries that are not padding.
+    entropies: RefCell<Vec<Result<Tensor<1>, AttentionError>>>,
+    /// Attention weights, `[batch, heads, seq_q, seq_k]`, of unpadded sequences.
+    weights: RefCell<Vec<Tensor<4>>>,
 }
 
-impl Notes {
-    /// What a pass computes, and the mean entropy of its attentions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Mode {
+    #[default]
+    Disabled,
+    Entropy,
+    Weights,
+}
+
+impl Recorder {
+    /// Runs a forward pass; returns its output and the mean entropy of its attention weights.
     pub(crate) fn mean_entropy<Output>(
         pass: impl FnOnce(&Self) -> Output,
-    ) -> Result<(Output, Tensor<1>), NoEntropy> {
-        let entropies = Self::Entropies(RefCell::default());
-        let output = pass(&entropies);
-        let all = entropies.entropies().collect::<Result<Vec<_>, _>>()?;
-        Ok((output, Tensor::cat(all, 0).mean()))
+    ) -> Result<(Output, Tensor<1>), AttentionError> {
+        let recorder = Self::new(Mode::Entropy);
+        let output = pass(&recorder);
+        let entropies = recorder.entropies.into_inner().into_iter();
+        let entropies = entropies.collect::<Result<Vec<_>, _>>()?;
+        Ok((output, Tensor::cat(entropies, 0).mean()))
     }
 
-    /// What a pass computes, and the weights of its attentions, one after the other.
+    /// Runs a forward pass; returns its output and its attention weights in forward order.
     pub(crate) fn weights<Output>(pass: impl FnOnce(&Self) -> Output) -> (Output, Vec<Tensor<4>>) {
-        let notes = Self::Weights(RefCell::default());
-        let output = pass(&notes);
-        let weights = match notes {
-            Self::Weights(weights) => weights.into_inner(),
-            Self::Nothing | Self::Entropies(_) => vec![],
-        };
-        (output, weights)
+        let recorder = Self::new(Mode::Weights);
+        let output = pass(&recorder);
+        (output, recorder.weights.into_inner())
     }
 
-    fn entropies(self) -> impl Iterator<Item = Result<Tensor<1>, NoEntropy>> {
-        let entropies = match self {
-            Self::Entropies(entropies) => entropies.into_inner(),
-            Self::Nothing | Self::Weights(_) => vec![],
-        };
-        entropies.into_iter()
+    fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            ..Self::default()
+        }
     }
 }
 
-impl Sight<'_> {
-    /// Every sequence to itself: `[batch, seq, d_model]`.
-    pub(crate) fn attend(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<3> {
-        let [_, seq, _] = places.dims();
+impl<'a> SelfAttentionOptions<'a> {
+    pub(crate) fn new(lengths: &'a [usize], is_causal: bool, recorder: &'a Recorder) -> Self {
+        Self {
+            lengths,
+            is_causal,
+            recorder,
+        }
+    }
+
+    /// Self-attention of `x`, `[batch, seq, d_model]`.
+    pub(crate) fn attend(&self, attention: &MultiHeadAttention, x: Tensor<3>) -> Tensor<3> {
+        let [_, seq, _] = x.dims();
         let is_padded = self.lengths.iter().any(|length| *length < seq);
         let mechanism = attention.mechanism();
-        let lengths = || Pattern::key_lengths(self.lengths);
-        let unpadded = self.unpadded();
+        let key_lengths = || Pattern::key_lengths(self.lengths);
+        let unpadded = self.unpadded_pattern();
         let pattern = match mechanism.capabilities().padding {
             _ if !is_padded => unpadded,
-            Padding::ChangesResult(_) => return self.attend_by_length(attention, places),
-            Padding::NeedsKeyLengths => unpadded.and(lengths()),
+            Padding::ChangesResult(_) => return self.attend_by_length(attention, x),
+            Padding::NeedsKeyLengths => unpadded.and(key_lengths()),
             Padding::Masked if self.is_causal => unpadded,
-            Padding::Masked => lengths(),
+            Padding::Masked => key_lengths(),
         };
-        self.note(attention, &places, &places, &pattern);
-        attention.forward(places.clone(), places.clone(), places, pattern)
+        let input = AttentionInput::self_attn(x).pattern(pattern);
+        self.record(attention, &input);
+        attention.forward(input).context
     }
 
-    fn unpadded(&self) -> Pattern {
-        match self.is_causal {
-            true => Pattern::Causal,
-            false => Pattern::Full,
+    fn unpadded_pattern(&self) -> Pattern {
+        if self.is_causal {
+            Pattern::Causal
+        } else {
+            Pattern::Full
         }
     }
 
-    /// Notes what is asked for of an attention of these sequences.
-    pub(super) fn note(
-        &self,
-        attention: &MultiHeadAttention,
-        query: &Tensor<3>,
-        key: &Tensor<3>,
-        pattern: &Pattern,
-    ) {
-        match self.notes {
-            Notes::Nothing => {}
-            Notes::Entropies(entropies) => {
-                let entropy = attention.query_entropy(query.clone(), key.clone(), pattern.clone());
-                let mean = entropy.map(|entropy| self.mean_of_queries(entropy));
-                entropies.borrow_mut().push(mean);
+    pub(super) fn record(&self, attention: &MultiHeadAttention, input: &AttentionInput) {
+        match self.recorder.mode {
+            Mode::Disabled => {}
+            Mode::Entropy => {
+                let entropy = attention.query_entropy(input.clone());
+                let mean = entropy.map(|entropy| self.mean_over_queries(entropy));
+                self.recorder.entropies.borrow_mut().push(mean);
             }
-            Notes::Weights(weights) => {
-                let rows: Vec<usize> = (0..query.dims()[1]).collect();
-                let (query, key) = (query.clone(), key.clone());
-                let explained = attention.explain(query, key, pattern.clone(), &rows);
-                weights.borrow_mut().push(explained);
+            Mode::Weights => {
+                let rows: Vec<usize> = (0..input.query.dims()[1]).collect();
+                let weights = attention.explain(input.clone(), &rows);
+                self.recorder.weights.borrow_mut().push(weights);
             }
         }
     }
 
-    /// The mean of `[batch, heads, seq]` over heads and over queries that are not padding.
-    fn mean_of_queries(&self, entropy: Tensor<3>) -> Tensor<1> {
+    /// Mean of `[batch, heads, seq]` over heads and over the queries that are not padding.
+    fn mean_over_queries(&self, entropy: Tensor<3>) -> Tensor<1> {
         let [batch, heads, seq] = entropy.dims();
-        let counted = presence(self.lengths, seq).map(|is_there| f32::from(u8::from(is_there)));
-        let counted = TensorData::new(counted.collect::<Vec<f32>>(), [batch, 1, seq]);
-        let counted = Tensor::<3>::from_data(counted, (&entropy.device(), entropy.dtype()));
+        let mask = is_token(self.lengths, seq).map(|is_token| f32::from(u8::from(is_token)));
+        let mask = TensorData::new(mask.collect::<Vec<f32>>(), [batch, 1, seq]);
+        let mask = Tensor::<3>::from_data(mask, (&entropy.device(), entropy.dtype()));
         let count = heads * self.lengths.iter().sum::<usize>();
-        (entropy * counted).sum().div_scalar(count.max(1) as f64)
+        (entropy * mask).sum().div_scalar(count.max(1) as f64)
     }
 
-    /// The same, sequences of one length at a time.
-    fn attend_by_length(&self, attention: &MultiHeadAttention, places: Tensor<3>) -> Tensor<3> {
-        let [batch, seq, d_model] = places.dims();
-        let device = places.device();
-        let mut rows_of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    /// Attends to each group of sequences of equal length separately.
+    fn attend_by_length(&self, attention: &MultiHeadAttention, x: Tensor<3>) -> Tensor<3> {
+        let [batch, seq, d_model] = x.dims();
+        let device = x.device();
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (row, length) in self.lengths.iter().enumerate() {
-            rows_of.entry(*length).or_default().push(row);
+            groups.entry(*length).or_default().push(row);
         }
-        let pattern = self.unpadded();
-        let mut parts = Vec::new();
-        let of_groups = match self.notes {
-            Notes::Entropies(_) => Notes::Entropies(RefCell::default()),
-            Notes::Nothing | Notes::Weights(_) => Notes::Nothing,
-        };
-        for (length, rows) in &rows_of {
+        let pattern = self.unpadded_pattern();
+        let mut outputs = Vec::new();
+        // Weights are only recorded of unpadded batches, which are not split into groups.
+        let group_recorder = Recorder::new(self.recorder.mode);
+        for (length, rows) in &groups {
             let (length, count) = (*length, rows.len());
-            let mut part = Vec::new();
+            let mut parts = Vec::new();
             if length > 0 {
-                let own = places
+                let unpadded = x
                     .clone()
-                    .select(0, row_numbers(rows, &device))
+                    .select(0, row_indices(rows, &device))
                     .slice_dim(1, 0..length);
-                let group = Sight {
-                    lengths: &vec![length; count],
-                    is_causal: self.is_causal,
-                    notes: &of_groups,
-                };
-                group.note(attention, &own, &own, &pattern);
-                let pattern = pattern.clone();
-                part.push(attention.forward(own.clone(), own.clone(), own, pattern));
+                let lengths = vec![length; count];
+                let group = SelfAttentionOptions::new(&lengths, self.is_causal, &group_recorder);
+                let input = AttentionInput::self_attn(unpadded).pattern(pattern.clone());
+                group.record(attention, &input);
+                parts.push(attention.forward(input).context);
             }
             if length < seq {
-                let options = (&device, places.dtype());
-                part.push(Tensor::zeros([count, seq - length, d_model], options));
+                let options = (&device, x.dtype());
+                parts.push(Tensor::zeros([count, seq - length, d_model], options));
             }
-            parts.push(Tensor::cat(part, 1)); // [count, seq, d_model]
+            outputs.push(Tensor::cat(parts, 1)); // [count, seq, d_model]
         }
-        if let Notes::Entropies(entropies) = self.notes {
-            // The mean of all queries, of which a group has as many as it has tokens.
-            let tokens = rows_of.iter().map(|(length, rows)| length * rows.len());
-            let shares = tokens
-                .filter(|tokens| *tokens > 0)
-                .map(|tokens| tokens as f64);
-            let all = self.lengths.iter().sum::<usize>().max(1) as f64;
-            let of_groups = of_groups.entropies().zip(shares);
-            let weighted = of_groups.map(|(mean, share)| Ok(mean?.mul_scalar(share / all)));
-            let weighted: Result<Vec<_>, NoEntropy> = weighted.collect();
+        if self.recorder.mode == Mode::Entropy {
+            // The mean over all queries weights each group by its number of tokens.
+            let tokens = groups.iter().map(|(length, rows)| length * rows.len());
+            let tokens = tokens.filter(|tokens| *tokens > 0);
+            let total = self.lengths.iter().sum::<usize>().max(1) as f64;
+            let entropies = group_recorder.entropies.into_inner();
+            let weighted = entropies
+                .into_iter()
+                .zip(tokens)
+                .map(|(mean, tokens)| Ok(mean?.mul_scalar(tokens as f64 / total)));
+            let weighted: Result<Vec<_>, AttentionError> = weighted.collect();
             let mean = weighted.map(|weighted| Tensor::cat(weighted, 0).sum());
-            entropies.borrow_mut().push(mean);
+            self.recorder.entropies.borrow_mut().push(mean);
         }
-        // Back into the order they came in.
+        // Restore the order of the rows.
         let mut order = vec![0; batch];
-        for (at, row) in rows_of.values().flatten().enumerate() {
-            order[*row] = at;
+        for (i, row) in groups.values().flatten().enumerate() {
+            order[*row] = i;
         }
-        Tensor::cat(parts, 0).select(0, row_numbers(&order, &device))
+        Tensor::cat(outputs, 0).select(0, row_indices(&order, &device))
     }
 }
 
-/// The next places of every sequence, causally: `[batch, new, d_model]`, one, or several, the first
-/// ones at once.
+/// Decodes the next positions of every sequence, `[batch, new, d_model]`. The first positions are a
+/// prefill; later ones are decoded one by one.
 pub(crate) fn advance(
     attention: &MultiHeadAttention,
-    places: Tensor<3>,
+    x: Tensor<3>,
     cache: &mut DecodeCache,
 ) -> Tensor<3> {
-    let [_, new, _] = places.dims();
+    let [_, new, _] = x.dims();
     match new {
-        1 => attention.step(places, cache),
-        _ if cache.is_empty() => attention.prefill(places, cache),
+        1 => attention.step(x, cache),
+        _ if cache.is_empty() => attention.prefill(x, cache),
         _ => {
-            let step = |at| {
-                let place = places.clone().slice_dim(1, at..at + 1);
-                attention.step(place, cache)
+            let step = |i| {
+                let position = x.clone().slice_dim(1, i..i + 1);
+                attention.step(position, cache)
             };
             Tensor::cat((0..new).map(step).collect(), 1)
         }

@@ -1,26 +1,26 @@
-//! Beam search: the likeliest beginnings are followed side by side.
+//! Beam search: the most likely partial hypotheses are extended in parallel.
 //!
-//! Each step looks at all tokens after all beginnings, the likeliest first. An end among the
-//! first `beams` of them finishes its text, and one behind them where too few others are
-//! there to be followed; the first `beams` others are. Of the
-//! finished texts the `n_best` with the largest score are kept.
+//! Each step ranks the continuations of all live hypotheses. Those among the first `beams` that end
+//! are finished; lower-ranked ones are finished only if fewer than `beams` hypotheses can be
+//! extended. The first `beams` other continuations stay alive. Of the finished hypotheses, the
+//! `n_best` with the highest score are returned.
 //!
-//! A row stops when it has as many, and none that is followed can still get ahead of the
-//! worst of them: a text only gets less likely, and no penalty is kinder than that of the
-//! largest length. So a beginning with `log p` ends with a score of at most
-//! `log p / penalty(limit)`. With a beam of one and no length penalty the search is greedy.
+//! A row stops when it has `n_best` finished hypotheses and no live one can overtake the worst of
+//! them: log-probabilities only decrease, and the length penalty is weakest at the maximum length,
+//! so a live hypothesis with `log p` ends with a score of at most `log p / penalty(limit)`. With
+//! one beam and no length penalty the search is greedy.
 
 use super::GenerateConfig;
-use super::next::{Said, largest};
-use super::text::{Draft, Generated, Stop, penalised};
+use super::predictions::{Predictions, top_k};
+use super::sequence::{Draft, GeneratedSequence, Stop, penalized};
 
-/// The beginnings and the finished texts of one row.
+/// Live and finished hypotheses of one row.
 #[derive(Debug)]
 pub(super) struct Beam {
-    /// The likeliest first; all of one length.
-    followed: Vec<Draft>,
-    /// The best first.
-    kept: Vec<Generated>,
+    /// Most likely first; all have the same length.
+    live: Vec<Draft>,
+    /// Best first.
+    finished: Vec<GeneratedSequence>,
     beams: usize,
     length_penalty: f64,
     n_best: usize,
@@ -28,21 +28,21 @@ pub(super) struct Beam {
 }
 
 struct Candidate {
-    beginning: usize,
+    parent: usize,
     token: u32,
-    log: f32,
+    log_prob: f32,
     log_probability: f64,
 }
 
 impl Beam {
     pub(super) fn new(
-        given: Vec<u32>,
+        prompt: Vec<u32>,
         (beams, length_penalty, n_best): (usize, f64, usize),
         limit: usize,
     ) -> Self {
         Self {
-            followed: vec![Draft::new(given)],
-            kept: vec![],
+            live: vec![Draft::new(prompt)],
+            finished: vec![],
             beams,
             length_penalty,
             n_best,
@@ -50,107 +50,110 @@ impl Beam {
         }
     }
 
-    /// The best text, once there will be no better one.
+    /// Tokens of the best hypothesis, once the search is over.
     pub(super) fn best(&self) -> &[u32] {
-        match (self.kept.first(), self.followed.is_empty()) {
+        match (self.finished.first(), self.live.is_empty()) {
             (Some(best), true) => &best.tokens,
             _ => &[],
         }
     }
 
-    /// Goes on by what was said of these rows, from `first` on. Returns what is followed now:
-    /// which beginning it was, and the token after it; nothing if this is over.
+    /// Extends the live hypotheses, whose predictions start at `first_row`. Returns the parent and
+    /// the new token of each hypothesis that stays alive; none if the search is over.
     pub(super) fn next(
         &mut self,
-        said: &mut Said,
-        first: usize,
+        predictions: &mut Predictions,
+        first_row: usize,
         config: &GenerateConfig,
     ) -> Vec<(usize, u32)> {
-        let candidates = self.candidates(said, first, config);
+        let candidates = self.candidates(predictions, first_row, config);
         let mut chosen = vec![];
-        let mut followed = vec![];
+        let mut live = vec![];
         let mut late_ends = vec![];
         for (rank, candidate) in candidates.into_iter().enumerate() {
-            if followed.len() == self.beams {
+            if live.len() == self.beams {
                 break;
             }
-            let mut draft = self.followed[candidate.beginning].clone();
+            let mut draft = self.live[candidate.parent].clone();
             if Some(candidate.token) != config.end {
-                draft.push(candidate.token, candidate.log);
-                chosen.push((candidate.beginning, candidate.token));
-                followed.push(draft);
+                draft.push(candidate.token, candidate.log_prob);
+                chosen.push((candidate.parent, candidate.token));
+                live.push(draft);
             } else {
                 draft.log_probability = candidate.log_probability;
-                match rank < self.beams {
-                    true => self.keep(draft.done(Stop::End, self.length_penalty)),
-                    false => late_ends.push(draft),
+                if rank < self.beams {
+                    self.insert(draft.finish(Stop::End, self.length_penalty));
+                } else {
+                    late_ends.push(draft);
                 }
             }
         }
-        if followed.len() < self.beams {
+        if live.len() < self.beams {
             for draft in late_ends {
-                self.keep(draft.done(Stop::End, self.length_penalty));
+                self.insert(draft.finish(Stop::End, self.length_penalty));
             }
         }
-        self.followed = followed;
-        if let [best, ..] = self.followed.as_slice() {
-            if best.made().len() == self.limit {
-                for draft in std::mem::take(&mut self.followed) {
-                    self.keep(draft.done(Stop::Length, self.length_penalty));
+        self.live = live;
+        if let [best, ..] = self.live.as_slice() {
+            if best.generated().len() == self.limit {
+                for draft in std::mem::take(&mut self.live) {
+                    self.insert(draft.finish(Stop::Length, self.length_penalty));
                 }
-            } else if self.nothing_better_comes(best) {
-                self.followed.clear();
+            } else if self.cannot_improve(best) {
+                self.live.clear();
             }
         }
-        if self.followed.is_empty() {
+        if self.live.is_empty() {
             chosen.clear();
         }
         chosen
     }
 
-    /// The tokens that may be next, the likeliest first. Beginnings that have none are done.
+    /// Candidates for the next token, most likely first. Hypotheses without any are finished.
     fn candidates(
         &mut self,
-        said: &mut Said,
-        first: usize,
+        predictions: &mut Predictions,
+        first_row: usize,
         config: &GenerateConfig,
     ) -> Vec<Candidate> {
         let mut candidates = vec![];
         let mut stuck = vec![];
-        for (beginning, draft) in self.followed.iter().enumerate() {
-            let logs = said.allowed(first + beginning, draft, config);
-            // As many as could be followed, and the end.
-            let best = largest(logs, self.beams + 1);
+        for (parent, draft) in self.live.iter().enumerate() {
+            let log_probs = predictions.constrained(first_row + parent, draft, config);
+            // One more than the beams, because one of them may be the end token.
+            let best = top_k(log_probs, self.beams + 1);
             if best.is_empty() {
-                stuck.push(draft.done(Stop::NoChoice, self.length_penalty));
+                stuck.push(draft.finish(Stop::NoChoice, self.length_penalty));
             }
-            candidates.extend(best.into_iter().map(|(token, log)| Candidate {
-                beginning,
+            candidates.extend(best.into_iter().map(|(token, log_prob)| Candidate {
+                parent,
                 token,
-                log,
-                log_probability: draft.log_probability + f64::from(log),
+                log_prob,
+                log_probability: draft.log_probability + f64::from(log_prob),
             }));
         }
-        stuck.into_iter().for_each(|text| self.keep(text));
-        // Stable: of equal ones the first.
+        stuck.into_iter().for_each(|text| self.insert(text));
+        // The sort is stable: the first of equal candidates wins.
         candidates.sort_by(|a, b| b.log_probability.total_cmp(&a.log_probability));
         candidates
     }
 
-    fn keep(&mut self, text: Generated) {
-        let at = self.kept.partition_point(|other| other.score >= text.score);
-        self.kept.insert(at, text);
-        self.kept.truncate(self.n_best);
+    fn insert(&mut self, hypothesis: GeneratedSequence) {
+        let index = self
+            .finished
+            .partition_point(|other| other.score >= hypothesis.score);
+        self.finished.insert(index, hypothesis);
+        self.finished.truncate(self.n_best);
     }
 
-    /// Whether the likeliest beginning cannot get ahead of any text that is kept.
-    fn nothing_better_comes(&self, best: &Draft) -> bool {
-        let most = penalised(best.log_probability, self.limit, self.length_penalty);
-        let is_full = self.kept.len() == self.n_best;
-        is_full && self.kept.last().is_some_and(|worst| most <= worst.score)
+    /// Whether the most likely live hypothesis cannot overtake any finished one.
+    fn cannot_improve(&self, best: &Draft) -> bool {
+        let bound = penalized(best.log_probability, self.limit, self.length_penalty);
+        let is_full = self.finished.len() == self.n_best;
+        is_full && (self.finished.last()).is_some_and(|worst| bound <= worst.score)
     }
 
-    pub(super) fn done(self) -> Vec<Generated> {
-        self.kept
+    pub(super) fn finish(self) -> Vec<GeneratedSequence> {
+        self.finished
     }
 }

@@ -1,95 +1,95 @@
-//! How to generate, and what cannot be asked for.
+//! Configuration of generation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
 
-/// How to generate. What a file leaves out is as in [`GenerateConfig::new`].
+/// Configuration of generation. Missing keys of a file have the defaults of
+/// [`GenerateConfig::new`].
 ///
-/// Lengths are those of what is made; a prompt is not counted.
+/// Lengths count generated tokens, without the prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GenerateConfig {
-    /// How tokens are chosen. Default: greedy.
+    /// Decoding strategy. Default: greedy.
     pub strategy: Strategy,
-    /// The token that ends a text, if one does. Default: none.
+    /// End token. Default: none.
     pub end: Option<u32>,
-    /// Tokens that are in no text, as a batch's padding. Default: none.
+    /// Tokens that are never generated, for example padding. Default: none.
     pub never: Vec<u32>,
-    /// Tokens before the end may come. Default: 0.
+    /// Minimum number of tokens before the end token. Default: 0.
     pub min_length: usize,
-    /// Tokens after which a text stops, the end counted. It stops earlier where the model has
-    /// no more positions. Default: 128.
+    /// Maximum number of tokens, including the end token. Generation also stops at the end of the
+    /// model's context. Default: 128.
     pub max_length: usize,
-    /// How many tokens in a row must not come twice in a text, prompt included; the end
-    /// always may. Default: any may come again.
+    /// Size of the n-grams that must not repeat, including the prompt; the end token is exempt.
+    /// Default: none.
     pub no_repeat_ngram: Option<usize>,
-    /// What is drawn when sampling: the same seed, the same text. Default: 0.
+    /// Random seed for sampling. Default: 0.
     pub seed: u64,
 }
 
-/// How tokens are chosen.
+/// Decoding strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Strategy {
-    /// The likeliest one each time; the one with the least number of several.
+    /// The most likely token at each step; ties go to the smallest id.
     Greedy,
-    /// The best of several texts that are followed side by side.
+    /// Beam search.
     Beam {
-        /// How many.
-        #[serde(default = "usual_beams")]
+        /// Number of beams.
+        #[serde(default = "default_beams")]
         beams: usize,
-        /// The α by which longer texts may be less likely; 0 is not at all.
+        /// Length penalty exponent α (0 = none).
         #[serde(default)]
         length_penalty: f64,
-        /// How many texts come back.
-        #[serde(default = "one_text")]
+        /// Number of hypotheses to return.
+        #[serde(default = "default_n_best")]
         n_best: usize,
     },
-    /// Drawn.
+    /// Random sampling.
     Sample {
-        /// What logits are divided by: below 1 sharpens, above 1 flattens.
-        #[serde(default = "usual_temperature")]
+        /// Softmax temperature.
+        #[serde(default = "default_temperature")]
         temperature: f64,
-        /// Draws among the likeliest so many tokens alone.
+        /// Sample from the K most likely tokens.
         #[serde(default)]
         top_k: Option<usize>,
-        /// Draws among the fewest likeliest tokens, of those `top_k` leaves, that are together
-        /// at least as likely as this.
+        /// Nucleus sampling: smallest set of tokens with total probability P, after `top_k`.
         #[serde(default)]
         top_p: Option<f64>,
     },
 }
 
-/// Each is a row of the model's state: more would be a slip.
-const MOST_BEAMS: usize = 1024;
+/// Each beam is a row of the model's state; a larger number is probably a typo.
+const MAX_BEAMS: usize = 1024;
 
-/// Tokens of a text at most, as in a config file.
-const MOST_TOKENS: usize = 1 << 20;
+/// The same limit as in config files.
+const MAX_TOKENS: usize = 1 << 20;
 
-fn usual_beams() -> usize {
+fn default_beams() -> usize {
     4
 }
 
-fn one_text() -> usize {
+fn default_n_best() -> usize {
     1
 }
 
-fn usual_temperature() -> f64 {
+fn default_temperature() -> f64 {
     1.0
 }
 
 impl Strategy {
-    /// Beam search for the best text, without a length penalty.
+    /// Beam search for the best hypothesis, without a length penalty.
     pub fn beam(beams: usize) -> Self {
         Self::Beam {
             beams,
             length_penalty: 0.0,
-            n_best: one_text(),
+            n_best: default_n_best(),
         }
     }
 
-    /// Sampling among all tokens.
+    /// Sampling from the whole vocabulary.
     pub fn sample(temperature: f64) -> Self {
         Self::Sample {
             temperature,
@@ -106,22 +106,22 @@ impl Default for GenerateConfig {
 }
 
 setters! { GenerateConfig, () {
-    /// The token that ends a text.
+    /// End token.
     end: Option<u32>,
-    /// Tokens that are in no text.
+    /// Tokens that are never generated.
     never: Vec<u32>,
-    /// Tokens before the end may come.
+    /// Minimum number of tokens before the end token.
     min_length: usize,
-    /// Tokens after which a text stops.
+    /// Maximum number of tokens.
     max_length: usize,
-    /// How many tokens in a row must not come twice.
+    /// Size of the n-grams that must not repeat.
     no_repeat_ngram: Option<usize>,
-    /// What is drawn when sampling.
+    /// Random seed for sampling.
     seed: u64,
 } }
 
 impl GenerateConfig {
-    /// Up to 128 tokens, without an end.
+    /// Up to 128 tokens, without an end token.
     pub fn new(strategy: Strategy) -> Self {
         Self {
             strategy,
@@ -134,11 +134,11 @@ impl GenerateConfig {
         }
     }
 
-    /// Whether this can be done with so many tokens.
+    /// Checks the config for a vocabulary of this size.
     ///
     /// # Errors
     ///
-    /// [`ModelError::Range`] with the first field that is out of range.
+    /// [`ModelError::Range`] for the first field that is out of range.
     pub fn check(&self, vocabulary: usize) -> Result<(), ModelError> {
         match self.strategy {
             Strategy::Greedy => {}
@@ -147,10 +147,10 @@ impl GenerateConfig {
                 length_penalty,
                 n_best,
             } => {
-                let allowed = format!("from 1 to {MOST_BEAMS}");
-                ModelError::require((1..=MOST_BEAMS).contains(&beams), "beams", allowed, beams)?;
-                let is_fine = length_penalty >= 0.0 && length_penalty.is_finite();
-                ModelError::require(is_fine, "length_penalty", "at least 0", length_penalty)?;
+                let allowed = format!("from 1 to {MAX_BEAMS}");
+                ModelError::require((1..=MAX_BEAMS).contains(&beams), "beams", allowed, beams)?;
+                let is_valid = length_penalty >= 0.0 && length_penalty.is_finite();
+                ModelError::require(is_valid, "length_penalty", "at least 0", length_penalty)?;
                 let allowed = format!("from 1 to beams = {beams}");
                 ModelError::require((1..=beams).contains(&n_best), "n_best", allowed, n_best)?;
             }
@@ -159,39 +159,39 @@ impl GenerateConfig {
                 top_k,
                 top_p,
             } => {
-                let is_fine = temperature > 0.0 && temperature.is_finite();
-                ModelError::require(is_fine, "temperature", "above 0", temperature)?;
+                let is_valid = temperature > 0.0 && temperature.is_finite();
+                ModelError::require(is_valid, "temperature", "above 0", temperature)?;
                 ModelError::at_least("top_k", 1, top_k.unwrap_or(1))?;
-                let share = top_p.unwrap_or(1.0);
-                let is_fine = share > 0.0 && share <= 1.0;
-                ModelError::require(is_fine, "top_p", "above 0 and at most 1", share)?;
+                let top_p = top_p.unwrap_or(1.0);
+                let is_valid = top_p > 0.0 && top_p <= 1.0;
+                ModelError::require(is_valid, "top_p", "above 0 and at most 1", top_p)?;
             }
         }
         ModelError::at_least("max_length", 1, self.max_length)?;
-        let allowed = format!("at most {MOST_TOKENS}");
-        let is_fine = self.max_length <= MOST_TOKENS;
-        ModelError::require(is_fine, "max_length", allowed, self.max_length)?;
-        let (least, most) = (self.min_length, self.max_length);
-        let allowed = format!("at most max_length = {most}");
-        ModelError::require(least <= most, "min_length", allowed, least)?;
+        let allowed = format!("at most {MAX_TOKENS}");
+        let is_valid = self.max_length <= MAX_TOKENS;
+        ModelError::require(is_valid, "max_length", allowed, self.max_length)?;
+        let (min, max) = (self.min_length, self.max_length);
+        let allowed = format!("at most max_length = {max}");
+        ModelError::require(min <= max, "min_length", allowed, min)?;
         ModelError::at_least("no_repeat_ngram", 1, self.no_repeat_ngram.unwrap_or(1))?;
-        let of_vocabulary = |field, token: u32| {
-            let allowed = format!("below the {vocabulary} tokens there are");
+        let check_token = |field, token: u32| {
+            let allowed = format!("below the vocabulary size {vocabulary}");
             ModelError::require((token as usize) < vocabulary, field, allowed, token)
         };
         if let Some(end) = self.end {
-            of_vocabulary("end", end)?;
-            let allowed = "another token than the end";
+            check_token("end", end)?;
+            let allowed = "different from the end token";
             ModelError::require(!self.never.contains(&end), "never", allowed, end)?;
         }
-        (self.never.iter()).try_for_each(|token| of_vocabulary("never", *token))
+        (self.never.iter()).try_for_each(|token| check_token("never", *token))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::refused;
+    use crate::tests::assert_rejected;
 
     fn beam(length_penalty: f64, n_best: usize) -> Strategy {
         Strategy::Beam {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_named_with_what_it_may_be() {
+    fn values_out_of_range_are_rejected() {
         let cases = r#"
             {"strategy": {"kind": "beam", "beams": 0}}
                 beams must be from 1 to 1024, got 0
@@ -229,19 +229,22 @@ mod tests {
             {"no_repeat_ngram": 0}
                 no_repeat_ngram must be at least 1, got 0
             {"end": 10}
-                end must be below the 10 tokens there are, got 10
+                end must be below the vocabulary size 10, got 10
             {"never": [0, 12]}
-                never must be below the 10 tokens there are, got 12
+                never must be below the vocabulary size 10, got 12
             {"never": [0, 3], "end": 3}
-                never must be another token than the end, got 3
+                never must be different from the end token, got 3
         "#;
-        let fine = GenerateConfig::new(Strategy::Sample {
+        let valid = GenerateConfig::new(Strategy::Sample {
             temperature: 0.5,
             top_k: Some(3),
             top_p: Some(1.0),
         });
-        let fine = fine.with_end(Some(9)).with_max_length(3).with_min_length(3);
-        refused(&fine, |config| config.check(10), cases);
+        let valid = valid
+            .with_end(Some(9))
+            .with_max_length(3)
+            .with_min_length(3);
+        assert_rejected(&valid, |config| config.check(10), cases);
         for (strategy, message) in [
             (
                 beam(f64::NAN, 1),
@@ -258,27 +261,27 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_is_not_as_usual() {
+    fn missing_keys_have_defaults() {
         let read = |text: &str| serde_json::from_str::<GenerateConfig>(text);
         let config = read(r#"{"strategy": {"kind": "beam", "n_best": 2}, "end": 3}"#);
         let expected = GenerateConfig::new(beam(0.0, 2)).with_end(Some(3));
-        assert_eq!(config.expect("it is a config"), expected);
+        assert_eq!(config.expect("valid config"), expected);
         let config = read(r#"{"strategy": {"kind": "sample", "top_k": 5}}"#);
         let sampled = Strategy::Sample {
             temperature: 1.0,
             top_k: Some(5),
             top_p: None,
         };
-        assert_eq!(config.expect("it is a config").strategy, sampled);
-        assert_eq!(read("{}").expect("it is a config"), Default::default());
-        for wrong in [
+        assert_eq!(config.expect("valid config").strategy, sampled);
+        assert_eq!(read("{}").expect("valid config"), Default::default());
+        for invalid in [
             r#"{"max_lenght": 3}"#,
             r#"{"strategy": {"kind": "beam", "width": 2}}"#,
             r#"{"strategy": {"kind": "widest"}}"#,
         ] {
-            assert!(read(wrong).is_err(), "{wrong}");
+            assert!(read(invalid).is_err(), "{invalid}");
         }
-        let written = serde_json::to_string(&expected).expect("a config can be written");
-        assert_eq!(read(&written).expect("and read again"), expected);
+        let written = serde_json::to_string(&expected).expect("serializable config");
+        assert_eq!(read(&written).expect("valid config"), expected);
     }
 }

@@ -1,60 +1,59 @@
-//! Generation, once, for every model that can: see [`Generative`].
+//! Generation for every model that implements [`Generative`].
 //!
 //! ```text
-//! greedy    the likeliest token, again and again
-//! sample    a token drawn by softmax(logits / temperature), of the top k, of the top p
-//! beam      the texts with the largest  log p(text) / ((5 + length) / 6)^α  that were found
+//! greedy    the most likely token at each step
+//! sample    a token sampled from softmax(logits / temperature), restricted to top k and top p
+//! beam      the hypotheses found with the largest  log p(text) / ((5 + length) / 6)^α
 //! ```
 //!
 //! Top p: Holtzman et al., [The Curious Case of Neural Text
 //! Degeneration](https://arxiv.org/abs/1904.09751), 2019. The length penalty: Wu et al.,
 //! [Google's Neural Machine Translation System](https://arxiv.org/abs/1609.08144), 2016.
 //!
-//! Rows of a batch may have prompts of several lengths. As much as all of them have is taken
-//! in at once; then longer ones go on with what is given while shorter ones already choose:
-//! there is no padding, so no mechanism has to know of any. A row that is finished is dropped
-//! from the model's state, and costs nothing from there on.
+//! The prompts of a batch may have different lengths. The model prefills up to the shortest
+//! length; then longer prompts are fed token by token while shorter rows already generate. No row
+//! is padded, so mechanisms need no padding support. A finished row is removed from the model's
+//! state.
 
 mod beam;
 mod config;
-mod next;
+mod predictions;
 mod run;
-mod text;
+mod sequence;
 
 use burn::tensor::{Device, Int, Tensor};
 
 pub use self::config::{GenerateConfig, Strategy};
 pub use self::run::{generate, generate_streaming};
-pub use self::text::{Generated, Stop};
+pub use self::sequence::{GeneratedSequence, Stop};
 
-/// A model that says what comes next, keeping what it needs of what came before.
+/// A model with incremental decoding.
 ///
-/// The rows of a state are sequences that know nothing of each other.
+/// The rows of a state are independent sequences.
 pub trait Generative {
-    /// What is kept between tokens.
+    /// Decoding state, for example key/value caches.
     type State: Clone;
 
-    /// How many tokens there are.
+    /// Vocabulary size.
     fn vocabulary(&self) -> usize;
 
-    /// Places there are positions for, if that is limited.
+    /// Maximum sequence length (context), if limited.
     fn longest(&self) -> Option<usize>;
 
-    /// Where the model is: tokens are put there.
+    /// Device of the model.
     fn device(&self) -> Device;
 
-    /// Rows of a state.
+    /// Number of rows of a state.
     fn rows(&self, state: &Self::State) -> usize;
 
-    /// Takes the next tokens of every row in, one or several, and says what follows the last.
+    /// Feeds the next tokens of every row, and predicts the token after the last of them.
     ///
     /// # Shapes
     ///
     /// - tokens: `[rows, new]`
-    /// - result: `[rows, vocabulary]`, logits
+    /// - output: `[rows, vocabulary]`, logits
     fn advance(&self, tokens: Tensor<2, Int>, state: &mut Self::State) -> Tensor<2>;
 
-    /// The state of these rows, in this order: of some, of some several times, of others not
-    /// at all.
+    /// Selects rows of a state in this order; rows may repeat or be left out.
     fn select(&self, state: &Self::State, rows: &[usize]) -> Self::State;
 }

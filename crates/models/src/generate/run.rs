@@ -1,151 +1,150 @@
-//! The loop around every strategy: prompts go in, rows choose, finished ones are dropped.
+//! Generation loop: feeds prompts, chooses tokens, drops finished rows.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::beam::Beam;
-use super::next::{Said, forbids_nothing};
-use super::text::Single;
-use super::{GenerateConfig, Generated, Generative, Strategy};
+use super::predictions::{Predictions, is_unconstrained};
+use super::sequence::Single;
+use super::{GenerateConfig, GeneratedSequence, Generative, Strategy};
 use crate::{Limits, ModelError};
 
-/// Continues every prompt: for each, the texts that were made, the best first.
+/// Generates a continuation of every prompt. Returns the hypotheses of each prompt, best first.
 ///
-/// The state is one that has taken nothing in yet, with a row for each prompt. Where a
-/// model's texts begin with a token of their own, that token is the prompt. A row's text
-/// depends on its prompt, its number and the seed, and on no other row.
+/// The state must be fresh, with one row for each prompt. A model with a begin token gets it as
+/// the prompt. The output of a row depends on its prompt, its index and the seed, but not on other
+/// rows.
 ///
 /// # Errors
 ///
-/// [`ModelError::Range`] for what the config cannot ask for; [`ModelError::Token`],
-/// [`ModelError::TooLong`] or [`ModelError::NoPrompt`] for a prompt that the model cannot take;
-/// [`ModelError::TakesGradients`] if the model is on a device for training, where it would
-/// forget as it does there.
+/// [`ModelError::Range`] for an invalid config; [`ModelError::Token`], [`ModelError::TooLong`] or
+/// [`ModelError::EmptyPrompt`] for an invalid prompt; [`ModelError::AutodiffDevice`] if the model
+/// is on an autodiff device, where dropout is active.
 ///
 /// # Panics
 ///
-/// If there is not a prompt for each row of the state.
+/// If the number of prompts differs from the rows of the state.
 pub fn generate<Model: Generative, Prompt: AsRef<[u32]>>(
     model: &Model,
     state: Model::State,
     prompts: &[Prompt],
     config: &GenerateConfig,
-) -> Result<Vec<Vec<Generated>>, ModelError> {
+) -> Result<Vec<Vec<GeneratedSequence>>, ModelError> {
     generate_streaming(model, state, prompts, config, |_, _| {})
 }
 
-/// [`generate`], telling every token of a row's best text as soon as it is certain: its row,
-/// and the token. That is at once, but for a beam search, which knows at the end. The end
-/// token is not told.
+/// [`generate`] with a callback that receives the row and the token of each row's best hypothesis
+/// as soon as it is final: immediately, or at the end of a beam search. The end token is not
+/// reported.
 ///
 /// # Errors
 ///
-/// As there.
+/// As [`generate`].
 ///
 /// # Panics
 ///
-/// As there.
+/// As [`generate`].
 pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
     model: &Model,
     mut state: Model::State,
     prompts: &[Prompt],
     config: &GenerateConfig,
-    mut tell: impl FnMut(usize, u32),
-) -> Result<Vec<Vec<Generated>>, ModelError> {
-    let limits = Limits {
-        vocabulary: model.vocabulary(),
-        longest: model.longest(),
-    };
+    mut on_token: impl FnMut(usize, u32),
+) -> Result<Vec<Vec<GeneratedSequence>>, ModelError> {
+    let limits = Limits::new(model.vocabulary(), model.longest());
     config.check(limits.vocabulary)?;
     if model.device().is_autodiff() {
-        return Err(ModelError::TakesGradients);
+        return Err(ModelError::AutodiffDevice);
     }
     for (row, prompt) in prompts.iter().enumerate() {
-        limits.check(row, prompt.as_ref())?;
+        limits.check(format_args!("row {row}"), prompt.as_ref())?;
         if prompt.as_ref().is_empty() {
-            return Err(ModelError::NoPrompt { row });
+            return Err(ModelError::EmptyPrompt { row });
         }
     }
     let count = model.rows(&state);
     assert!(
         count == prompts.len(),
-        "generation: there must be a prompt for each of the {count} rows, got {}",
+        "generation: the state has {count} rows, got {} prompts",
         prompts.len()
     );
     let lengths = prompts.iter().map(|prompt| prompt.as_ref().len());
-    let Some(common) = lengths.min() else {
+    let Some(prefill) = lengths.min() else {
         return Ok(vec![]);
     };
     let device = model.device();
     let mut rows: Vec<Row> = (prompts.iter().enumerate())
-        .map(|(number, prompt)| Row::new(number, prompt.as_ref(), common, limits, config))
+        .map(|(index, prompt)| Row::new(index, prompt.as_ref(), prefill, limits, config))
         .collect();
     let first: Vec<u32> = (prompts.iter())
-        .flat_map(|prompt| &prompt.as_ref()[..common])
+        .flat_map(|prompt| &prompt.as_ref()[..prefill])
         .copied()
         .collect();
-    let never = never(config, limits.vocabulary, &device);
-    let mut logits = model.advance(tokens(&first, count, &device), &mut state);
+    let suppressed = suppressed_tokens(config, limits.vocabulary, &device);
+    let mut logits = model.advance(token_tensor(&first, count, &device), &mut state);
     loop {
-        // So low for them that the probabilities of the others add up to one.
-        let possible = match &never {
-            Some(is_never) => {
-                let is_never = is_never.clone().expand(logits.dims());
-                logits.mask_fill(is_never, LOWEST)
-            }
-            None => logits,
+        // Masked before the softmax, so that the other probabilities sum to one.
+        if let Some(suppressed) = &suppressed {
+            let suppressed = suppressed.clone().expand(logits.dims());
+            logits = logits.mask_fill(suppressed, MASKED);
+        }
+        let mut predictions = if rows.iter().all(|row| row.needs_only_best(config)) {
+            Predictions::read_best(logits)
+        } else {
+            Predictions::read_all(logits)
         };
-        let mut said = match rows.iter().all(|row| row.needs_the_best_alone(config)) {
-            true => Said::best(possible),
-            false => Said::all(possible),
-        };
-        // The rows of the state that go on, and what they go on with.
-        let (mut kept, mut next) = (vec![], vec![]);
-        let mut at = 0;
+        // Rows of the state that continue, and their next tokens.
+        let (mut continued, mut next) = (vec![], vec![]);
+        let mut first_row = 0;
         for row in &mut rows {
-            let held = row.held;
-            for (own, token) in row.next(&mut said, at, config) {
-                kept.push(at + own);
+            let state_rows = row.state_rows;
+            for (offset, token) in row.next(&mut predictions, first_row, config) {
+                continued.push(first_row + offset);
                 next.push(token);
             }
-            at += held;
-            row.tell(&mut tell);
+            first_row += state_rows;
+            row.report(&mut on_token);
         }
         if next.is_empty() {
             break;
         }
-        if !kept.iter().copied().eq(0..at) {
-            state = model.select(&state, &kept);
+        if !continued.iter().copied().eq(0..first_row) {
+            state = model.select(&state, &continued);
         }
-        logits = model.advance(tokens(&next, next.len(), &device), &mut state);
+        logits = model.advance(token_tensor(&next, next.len(), &device), &mut state);
     }
-    Ok(rows.into_iter().map(|row| row.search.done()).collect())
+    Ok(rows.into_iter().map(|row| row.search.finish()).collect())
 }
 
-/// So many rows of tokens, side by side.
-fn tokens(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
+/// Token ids as `[rows, ids.len() / rows]`.
+fn token_tensor(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
     let ids: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
     let new = ids.len() / rows;
     Tensor::from_data(TensorData::new(ids, [rows, new]), device)
 }
 
-/// Stands for minus infinity, which is not part of what every device promises.
-const LOWEST: f32 = -1e30;
+/// Replaces minus infinity, which not every device supports.
+const MASKED: f32 = -1e30;
 
-/// Where the vocabulary has tokens that are in no text: `[1, vocabulary]`, if there are any.
-fn never(config: &GenerateConfig, vocabulary: usize, device: &Device) -> Option<Tensor<2, Bool>> {
-    let is_never = (0..vocabulary).map(|token| config.never.contains(&(token as u32)));
-    let is_never = TensorData::new(is_never.collect::<Vec<bool>>(), [1, vocabulary]);
-    (!config.never.is_empty()).then(|| Tensor::from_data(is_never, device))
+/// Mask of the tokens in `config.never`, `[1, vocabulary]`, if there are any.
+fn suppressed_tokens(
+    config: &GenerateConfig,
+    vocabulary: usize,
+    device: &Device,
+) -> Option<Tensor<2, Bool>> {
+    let mask = (0..vocabulary).map(|token| config.never.contains(&(token as u32)));
+    let mask = TensorData::new(mask.collect::<Vec<bool>>(), [1, vocabulary]);
+    (!config.never.is_empty()).then(|| Tensor::from_data(mask, device))
 }
 
 struct Row {
-    number: usize,
-    /// What is given and was not taken in, the last first.
-    given: Vec<u32>,
-    /// How many rows of the state are this one's; none when it is finished.
-    held: usize,
+    index: usize,
+    /// Rest of the prompt, in reverse order.
+    prompt_rest: Vec<u32>,
+    /// Number of rows of the state that belong to this row; 0 when finished.
+    state_rows: usize,
     search: Search,
-    told: usize,
+    /// Number of tokens passed to the callback.
+    reported: usize,
 }
 
 enum Search {
@@ -155,15 +154,15 @@ enum Search {
 
 impl Row {
     fn new(
-        number: usize,
+        index: usize,
         prompt: &[u32],
-        taken: usize,
+        prefill: usize,
         limits: Limits,
         config: &GenerateConfig,
     ) -> Self {
-        // The last token that is made is never taken in, and needs no position.
-        let room = limits.longest.map(|longest| longest - prompt.len() + 1);
-        let limit = config.max_length.min(room.unwrap_or(usize::MAX));
+        // The last generated token is not fed back and needs no position.
+        let capacity = limits.longest.map(|longest| longest - prompt.len() + 1);
+        let limit = config.max_length.min(capacity.unwrap_or(usize::MAX));
         let text = prompt.to_vec();
         let search = match config.strategy {
             Strategy::Beam {
@@ -172,69 +171,69 @@ impl Row {
                 n_best,
             } => Search::Beam(Beam::new(text, (beams, length_penalty, n_best), limit)),
             Strategy::Greedy | Strategy::Sample { .. } => {
-                Search::Single(Single::new(text, number as u64, limit))
+                Search::Single(Single::new(text, index as u64, limit))
             }
         };
         Self {
-            number,
-            given: prompt[taken..].iter().rev().copied().collect(),
-            held: 1,
+            index,
+            prompt_rest: prompt[prefill..].iter().rev().copied().collect(),
+            state_rows: 1,
             search,
-            told: 0,
+            reported: 0,
         }
     }
 
-    /// Whether it would look at no token but the likeliest.
-    fn needs_the_best_alone(&self, config: &GenerateConfig) -> bool {
-        let is_idle = self.held == 0 || !self.given.is_empty();
+    /// Whether the row needs no prediction but the most likely token.
+    fn needs_only_best(&self, config: &GenerateConfig) -> bool {
+        let is_idle = self.state_rows == 0 || !self.prompt_rest.is_empty();
         match &self.search {
             Search::Single(text) if config.strategy == Strategy::Greedy => {
-                is_idle || forbids_nothing(config, text.made().len())
+                is_idle || is_unconstrained(config, text.generated().len())
             }
             _ => is_idle,
         }
     }
 
-    /// What its rows of the state, from `first` on, go on with: which of them, and a token.
+    /// The state rows of this row that continue, relative to `first_row`, and their next tokens.
     fn next(
         &mut self,
-        said: &mut Said,
-        first: usize,
+        predictions: &mut Predictions,
+        first_row: usize,
         config: &GenerateConfig,
     ) -> Vec<(usize, u32)> {
-        if self.held == 0 {
+        if self.state_rows == 0 {
             return vec![];
         }
-        let next = match (self.given.pop(), &mut self.search) {
-            (Some(given), _) => vec![(0, given)],
+        let next = match (self.prompt_rest.pop(), &mut self.search) {
+            (Some(token), _) => vec![(0, token)],
             (None, Search::Single(text)) => {
-                let token = text.next(said, first, config);
+                let token = text.next(predictions, first_row, config);
                 token.map(|token| (0, token)).into_iter().collect()
             }
-            (None, Search::Beam(beam)) => beam.next(said, first, config),
+            (None, Search::Beam(beam)) => beam.next(predictions, first_row, config),
         };
-        self.held = next.len();
+        self.state_rows = next.len();
         next
     }
 
-    /// Tells what is certain and was not told yet.
-    fn tell(&mut self, tell: &mut impl FnMut(usize, u32)) {
-        let certain = match &self.search {
-            Search::Single(text) => text.made(),
+    /// Passes tokens that became final to the callback.
+    fn report(&mut self, on_token: &mut impl FnMut(usize, u32)) {
+        let tokens = match &self.search {
+            Search::Single(text) => text.generated(),
             Search::Beam(beam) => beam.best(),
         };
-        for token in &certain[self.told..] {
-            tell(self.number, *token);
+        for token in &tokens[self.reported..] {
+            on_token(self.index, *token);
         }
-        self.told = certain.len();
+        self.reported = tokens.len();
     }
 }
 
 impl Search {
-    fn done(self) -> Vec<Generated> {
+    fn finish(self) -> Vec<GeneratedSequence> {
         match self {
-            Self::Single(text) => text.done(),
-            Self::Beam(beam) => beam.done(),
+            Self::Single(text) => text.finish(),
+            Self::Beam(beam) => beam.finish(),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! A GPT token by token.
+//! Incremental decoding of a GPT.
 
 use burn::tensor::{Device, Int, Tensor};
 use zoo_attention::DecodeCache;
 
 use super::Gpt;
-use crate::blocks::ROOM;
+use crate::blocks::{EncoderLayer, INITIAL_CAPACITY};
 use crate::{Generative, ModelError};
 
-/// What a [`Gpt`] keeps of the tokens before.
+/// Decoding state of a [`Gpt`]: a key/value cache for each layer.
 #[derive(Debug, Clone)]
 pub struct GptState {
     caches: Vec<DecodeCache>,
@@ -15,21 +15,21 @@ pub struct GptState {
 }
 
 impl Gpt {
-    /// Nothing yet, for so many sequences.
+    /// Creates an empty state for `rows` sequences.
     ///
     /// # Errors
     ///
-    /// [`ModelError::CannotDecode`] if the mechanism cannot go token by token.
+    /// [`ModelError::Attention`] if the mechanism does not support incremental decoding.
     ///
     /// # Panics
     ///
-    /// If that is none.
+    /// If `rows` is 0.
     pub fn start(&self, rows: usize) -> Result<GptState, ModelError> {
-        assert!(rows > 0, "GPT: a state needs a row, got none");
-        let field = "mechanism";
-        let cache = |layer: &crate::blocks::EncoderLayer| {
-            let cache = layer.attention.decode_cache(ROOM);
-            cache.map_err(|source| ModelError::CannotDecode { field, source })
+        assert!(rows > 0, "GPT: a state needs at least one row, got 0");
+        let field = "attention";
+        let cache = |layer: &EncoderLayer| {
+            let cache = layer.attention.decode_cache(INITIAL_CAPACITY);
+            cache.map_err(|source| ModelError::Attention { field, source })
         };
         let caches = self.layers.iter().map(cache).collect::<Result<_, _>>()?;
         Ok(GptState { caches, rows })
@@ -64,12 +64,12 @@ impl Generative for Gpt {
             tokens.dims()
         );
         let first = state.caches.first().map_or(0, DecodeCache::len);
-        let mut places = self.embedded(tokens, first);
+        let mut hidden = self.embed(tokens, first);
         for (layer, cache) in self.layers.iter().zip(&mut state.caches) {
-            places = layer.advance(places, cache);
+            hidden = layer.advance(hidden, cache);
         }
-        let last = places.slice_dim(1, new - 1..new);
-        self.predicted(last).reshape([rows, self.vocabulary()])
+        let last = hidden.slice_dim(1, new - 1..new);
+        self.predict(last).reshape([rows, self.vocabulary()])
     }
 
     fn select(&self, state: &GptState, rows: &[usize]) -> GptState {

@@ -1,4 +1,4 @@
-//! A decoder alone, which continues a text.
+//! Decoder-only language model.
 //!
 //! ```text
 //! x_0     = embedding(tokens) + positions
@@ -6,7 +6,7 @@
 //! logits  = head(norm(x_L))
 //! ```
 //!
-//! Attention is causal, by any mechanism. Radford et al., [Language Models are Unsupervised
+//! Attention is causal, with any mechanism. Radford et al., [Language Models are Unsupervised
 //! Multitask Learners](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
 //! 2019.
 //!
@@ -15,73 +15,72 @@
 //! | name | |
 //! |---|---|
 //! | `embedding.weight` | `[vocabulary, d_model]` |
-//! | `positions.table` | `[longest, d_model]`, where they are learned |
+//! | `positions.table` | `[longest, d_model]`, if learned |
 //! | `layers.N.…` | see [`blocks`](crate::blocks) |
-//! | `norm.{gamma,beta}` | after the last layer |
-//! | `head.weight` | `[d_model, vocabulary]`, where it is not the embedding's |
+//! | `norm.{gamma,beta}` | final layer norm |
+//! | `head.weight` | `[d_model, vocabulary]`, unless tied to the embedding |
 
 mod generate;
 
 use burn::module::Module;
-use burn::nn::{
-    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, LayerNorm, Linear,
-};
+use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Linear};
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
-use zoo_attention::{MechanismConfig, NoEntropy};
+use zoo_attention::{AttentionError, MechanismConfig};
 use zoo_kernels::{dropout, layer_norm};
 use zoo_spec::keys::check_keys;
 use zoo_spec::{GptSpec, Norm};
 
 pub use self::generate::GptState;
 use crate::blocks::{
-    AddedPositions, EncoderLayer, LayerPlan, Notes, Role, Sight, embedded, linear, logits,
+    EncoderLayer, LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, embed,
+    linear, logits, normal,
 };
 use crate::{Limits, ModelError, Summary, Tokens};
 
-/// Configuration of a [`Gpt`]. The defaults are GPT-2's but for its sizes.
+/// Configuration of a [`Gpt`]. The defaults are GPT-2's, except for the sizes.
 ///
 /// ```
 /// # use zoo_attention::Mechanism;
 /// # use zoo_models::{GptConfig, PositionEncoding};
 /// // 12 layers of width 768, 12 query heads, 4 key and value heads, a window of keys.
 /// let config = GptConfig::new(50_257, 768, 12, 12)
-///     .with_kv_heads(Some(4))
+///     .with_n_heads_kv(Some(4))
 ///     .with_positions(PositionEncoding::rotary(1e4))
-///     .with_attention(Mechanism::SlidingWindow.into());
+///     .with_attention(Mechanism::SlidingWindow);
 /// assert_eq!(config.check(), Ok(()));
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GptConfig {
-    /// Tokens of the vocabulary.
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// Sizes and choices, as in a config file.
+    /// Keys of a config file.
     #[serde(flatten)]
     pub spec: GptSpec,
 }
 
 zoo_spec::gpt_keys!(setters GptConfig);
 
-/// How GPT-2 draws everything.
-const SPREAD: f64 = 0.02;
+/// Standard deviation of GPT-2's initializer.
+const INIT_STD: f64 = 0.02;
 
 impl GptConfig {
-    /// A GPT for a vocabulary of this size.
-    pub fn new(vocabulary: usize, d_model: usize, heads: usize, layers: usize) -> Self {
+    /// Creates a config with defaults for everything else.
+    pub fn new(vocabulary: usize, d_model: usize, n_heads: usize, layers: usize) -> Self {
         let spec = GptSpec {
             d_model,
-            heads,
+            n_heads,
             layers,
             ..GptSpec::default()
         };
         Self { vocabulary, spec }
     }
 
-    /// Whether the model can be made, without a device to make it on.
+    /// Checks the config without creating the model.
     ///
     /// # Errors
     ///
-    /// [`ModelError`] naming the field, what it may be and what it is.
+    /// [`ModelError`] with the field, its allowed values and its value.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         check_keys(&self.spec, GptSpec::KEYS)?;
@@ -89,7 +88,7 @@ impl GptConfig {
             .check("attention", &self.spec.attention, Role::Any)
     }
 
-    /// Makes the model, for sizes that come from a file.
+    /// Initializes the model, for configs that come from a file.
     ///
     /// # Errors
     ///
@@ -97,53 +96,51 @@ impl GptConfig {
     pub fn try_init(&self, device: &Device) -> Result<Gpt, ModelError> {
         self.check()?;
         let (plan, spec) = (self.plan(), &self.spec);
-        let drawn = normal(SPREAD);
+        let initializer = normal(INIT_STD);
         let layer = |_| plan.encoder_layer(&spec.attention, device);
         Ok(Gpt {
             embedding: EmbeddingConfig::new(self.vocabulary, spec.d_model)
-                .with_initializer(drawn.clone())
+                .with_initializer(initializer.clone())
                 .init(device),
-            positions: AddedPositions::new(spec.positions, spec.d_model, &drawn, device),
+            positions: PositionEmbedding::new(spec.positions, spec.d_model, &initializer, device),
             dropout: DropoutConfig::new(spec.dropout).init(),
             layers: (0..spec.layers).map(layer).collect(),
             norm: plan.layer_norm(device),
-            head: (!spec.tied)
-                .then(|| linear([spec.d_model, self.vocabulary], false, &drawn, device)),
+            head: (!spec.tied).then(|| {
+                let sizes = [spec.d_model, self.vocabulary];
+                linear(sizes, false, &initializer, device)
+            }),
             config: self.clone(),
         })
     }
 
     fn plan(&self) -> LayerPlan {
         // Each layer adds twice to the residual stream, whose variance should not grow with depth.
-        let parts = (2 * self.spec.layers.max(1)) as f64;
+        let sublayers = (2 * self.spec.layers.max(1)) as f64;
         LayerPlan {
             spec: (&self.spec).into(),
             norm: Norm::Pre,
-            initializer: normal(SPREAD),
-            of_results: normal(SPREAD / parts.sqrt()),
+            initializer: normal(INIT_STD),
+            residual_initializer: normal(INIT_STD / sublayers.sqrt()),
         }
     }
 }
 
-fn normal(std: f64) -> Initializer {
-    Initializer::Normal { mean: 0.0, std }
-}
-
-/// A model that continues a text. Made by a [`GptConfig`].
+/// Decoder-only language model. Created by a [`GptConfig`].
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct Gpt {
-    /// What tokens are.
+    /// Token embedding.
     pub embedding: Embedding,
-    /// Where they are.
-    pub positions: AddedPositions,
-    /// Numbers of embedded tokens that are forgotten while training.
+    /// Position embedding.
+    pub positions: PositionEmbedding,
+    /// Dropout of the embeddings.
     pub dropout: Dropout,
-    /// The layers, in the order they are gone through.
+    /// Layers, first to last.
     pub layers: Vec<EncoderLayer>,
-    /// After the last.
+    /// Final layer norm.
     pub norm: LayerNorm,
-    /// What predicts tokens; none where the embedding does.
+    /// Output projection; `None` if tied to the embedding.
     pub head: Option<Linear>,
     #[module(skip)]
     config: GptConfig,
@@ -152,27 +149,26 @@ pub struct Gpt {
 model!(Gpt, GptConfig, "GPT");
 
 impl Gpt {
-    /// What follows each token, as far as the model knows. What is said behind the end of a
-    /// row has no meaning.
+    /// Predicts the token after each token. Logits at padding are undefined.
     ///
     /// # Shapes
     ///
     /// - tokens: `[batch, seq]`
-    /// - result: `[batch, seq, vocabulary]`, logits
+    /// - output: `[batch, seq, vocabulary]`, logits
     ///
     /// # Panics
     ///
-    /// If there are more places than were learned.
+    /// If a sequence is longer than the learned positions.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<3> {
-        self.predicted(self.places(tokens, &Notes::Nothing))
+        self.predict(self.hidden_states(tokens, &Recorder::default()))
     }
 
-    /// [`forward`](Self::forward), and the mean entropy of the attention weights, `[1]`, to be
-    /// added to a loss.
+    /// [`forward`](Self::forward), and the mean entropy of the attention weights, `[1]`, for an
+    /// entropy penalty.
     ///
     /// # Errors
     ///
-    /// [`NoEntropy`] for a mechanism whose weights do not sum to one.
+    /// [`AttentionError`] for a mechanism whose weights do not sum to one.
     ///
     /// # Panics
     ///
@@ -180,45 +176,41 @@ impl Gpt {
     pub fn forward_with_entropy(
         &self,
         tokens: &Tokens,
-    ) -> Result<(Tensor<3>, Tensor<1>), NoEntropy> {
-        Notes::mean_entropy(|notes| self.predicted(self.places(tokens, notes)))
+    ) -> Result<(Tensor<3>, Tensor<1>), AttentionError> {
+        Recorder::mean_entropy(|recorder| self.predict(self.hidden_states(tokens, recorder)))
     }
 
-    /// Where each token looks: the weights of every layer, whatever the mechanism, as
-    /// [`explain`](zoo_attention::explain()) has them.
+    /// Attention weights of every layer, for any mechanism, as computed by
+    /// [`explain`](zoo_attention::explain()).
     ///
     /// # Shapes
     ///
     /// - tokens: `[batch, seq]`
-    /// - result: `[batch, heads, seq, seq]` for each layer
+    /// - output: `[batch, heads, seq, seq]` for each layer
     ///
     /// # Panics
     ///
-    /// As [`forward`](Self::forward); if rows differ in length, or are empty.
-    pub fn look(&self, tokens: &Tokens) -> Vec<Tensor<4>> {
-        tokens.assert_whole("GPT");
-        Notes::weights(|notes| self.places(tokens, notes)).1
+    /// As [`forward`](Self::forward); if rows differ in length or are empty.
+    pub fn attention_weights(&self, tokens: &Tokens) -> Vec<Tensor<4>> {
+        tokens.assert_unpadded("GPT");
+        Recorder::weights(|recorder| self.hidden_states(tokens, recorder)).1
     }
 
-    /// After the last layer, `[batch, seq, d_model]`.
-    fn places(&self, tokens: &Tokens, notes: &Notes) -> Tensor<3> {
-        let sight = Sight {
-            lengths: tokens.lengths(),
-            is_causal: true,
-            notes,
-        };
+    /// Output of the last layer, `[batch, seq, d_model]`.
+    fn hidden_states(&self, tokens: &Tokens, recorder: &Recorder) -> Tensor<3> {
+        let options = SelfAttentionOptions::new(tokens.lengths(), true, recorder);
         let layers = self.layers.iter();
-        layers.fold(self.embedded(tokens.ids(), 0), |places, layer| {
-            layer.forward(places, sight)
+        layers.fold(self.embed(tokens.ids(), 0), |hidden, layer| {
+            layer.forward(hidden, options)
         })
     }
 
-    /// What it takes.
+    /// Limits of the input.
     pub fn limits(&self) -> Limits {
-        Limits {
-            vocabulary: self.config.vocabulary,
-            longest: self.config.spec.positions.longest(),
-        }
+        Limits::new(
+            self.config.vocabulary,
+            self.config.spec.positions.max_positions(),
+        )
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of
@@ -226,40 +218,40 @@ impl Gpt {
     ///
     /// # Panics
     ///
-    /// If there are no tokens.
+    /// If a length is 0.
     pub fn flops(&self, batch: usize, seq: usize) -> f64 {
         let layers: f64 = self.layers.iter().map(|layer| layer.flops(seq, true)).sum();
         let head = 2.0 * (seq * self.config.spec.d_model * self.config.vocabulary) as f64;
         batch as f64 * (layers + head)
     }
 
-    /// What it is made of.
+    /// Summary of the model.
     pub fn summary(&self) -> Summary {
         let GptConfig { vocabulary, spec } = &self.config;
         let (d_model, mechanism) = (spec.d_model, spec.attention.mechanism());
         let table = format!("{vocabulary} x {d_model}");
-        let positions = spec.positions.word();
-        let layers = self.config.plan().sizes(spec.layers, mechanism.word());
-        let own = self.layers.iter().map(EncoderLayer::parameters).sum();
+        let positions = spec.positions.name();
+        let layers = self.config.plan().sizes(spec.layers, mechanism.name());
+        let layer_params = self.layers.iter().map(EncoderLayer::parameters).sum();
         let head = match &self.head {
             Some(_) => format!("{d_model} x {vocabulary}"),
-            None => "the embedding's".to_owned(),
+            None => "tied to embedding".to_owned(),
         };
         Summary::new(format!("GPT of {} layers, {mechanism}", spec.layers))
             .with("embedding", table, self.embedding.num_params())
             .with("positions", positions, self.positions.num_params())
-            .with("layers", layers, own)
+            .with("layers", layers, layer_params)
             .with("norm", format!("{d_model}"), self.norm.num_params())
-            .with("head", head, self.head.num_params())
+            .with("output", head, self.head.num_params())
     }
 
-    fn embedded(&self, tokens: Tensor<2, Int>, first: usize) -> Tensor<3> {
-        let places = embedded(&self.embedding, false, &self.positions, tokens, first);
-        dropout(&self.dropout, places)
+    fn embed(&self, tokens: Tensor<2, Int>, first: usize) -> Tensor<3> {
+        let hidden = embed(&self.embedding, false, &self.positions, tokens, first);
+        dropout(&self.dropout, hidden)
     }
 
-    fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
-        let places = layer_norm(&self.norm, self.config.spec.epsilon, places);
-        logits(places, self.head.as_ref(), &self.embedding)
+    fn predict(&self, hidden: Tensor<3>) -> Tensor<3> {
+        let hidden = layer_norm(&self.norm, self.config.spec.epsilon, hidden);
+        logits(hidden, self.head.as_ref(), &self.embedding)
     }
 }

@@ -1,80 +1,79 @@
-//! Documents of sentences of words, checked on the host.
+//! Batches of documents, validated on the host.
 
 use burn::tensor::{Device, Tensor};
 use zoo_attention::Pattern;
 
-use crate::tokens::{row_numbers, shown};
+use crate::tokens::{padding_pattern, row_indices};
 use crate::{Limits, ModelError, Tokens};
 
-/// A batch of documents, of any numbers of sentences, of any numbers of words.
+/// A batch of documents with different numbers of sentences and words.
 ///
-/// Sentences that have words lie one above the other, whichever document they are of, so that
-/// nothing is computed for those that are not there.
+/// The non-empty sentences of all documents form one batch, so that padding sentences cost nothing.
 #[derive(Debug, Clone)]
 pub struct Documents {
-    /// The sentences that have words; one without any if none has.
+    /// Non-empty sentences; a single empty one if there are none.
     sentences: Tokens,
-    /// Sentences of each document, those without words counted.
+    /// Number of sentences of each document, including empty ones.
     counts: Vec<usize>,
-    /// For each place in `[documents, sentences]` the sentence that is there; one past the
-    /// last for those without words and for padding.
+    /// Row in `sentences` for each position of `[documents, sentences]`; one past the last for
+    /// empty sentences and padding.
     rows: Vec<usize>,
 }
 
 impl Documents {
-    /// Puts documents side by side on a device. A document without sentences and a sentence
-    /// without words are fine: see [`Han`](crate::Han).
+    /// Pads and moves documents to a device. Documents without sentences and sentences without
+    /// words are allowed: see [`Han`](crate::Han).
     ///
     /// # Errors
     ///
-    /// [`ModelError::DocumentToken`] or [`ModelError::SentenceTooLong`] if the model cannot
-    /// take one of them, [`ModelError::NoRows`] if there is none.
+    /// [`ModelError::Token`] or [`ModelError::TooLong`] if a sentence exceeds the limits,
+    /// [`ModelError::EmptyBatch`] if there are no documents.
     pub fn new<Document: AsRef<[Sentence]>, Sentence: AsRef<[u32]>>(
         documents: &[Document],
         limits: Limits,
         device: &Device,
     ) -> Result<Self, ModelError> {
         if documents.is_empty() {
-            return Err(ModelError::NoRows);
+            return Err(ModelError::EmptyBatch);
         }
-        let mut with_words: Vec<&[u32]> = vec![];
-        let mut places: Vec<Vec<Option<usize>>> = vec![];
-        for (at, document) in documents.iter().enumerate() {
-            let mut own = vec![];
+        let mut non_empty: Vec<&[u32]> = vec![];
+        let mut layout: Vec<Vec<Option<usize>>> = vec![];
+        for (index, document) in documents.iter().enumerate() {
+            let mut rows = vec![];
             for (sentence, words) in document.as_ref().iter().enumerate() {
                 let words = words.as_ref();
-                limits
-                    .check(sentence, words)
-                    .map_err(|error| in_document(at, error))?;
+                limits.check(
+                    format_args!("sentence {sentence} of document {index}"),
+                    words,
+                )?;
                 let has_words = !words.is_empty();
-                own.push(has_words.then_some(with_words.len()));
+                rows.push(has_words.then_some(non_empty.len()));
                 if has_words {
-                    with_words.push(words);
+                    non_empty.push(words);
                 }
             }
-            places.push(own);
+            layout.push(rows);
         }
-        let count = with_words.len();
-        if count == 0 {
-            with_words.push(&[]);
+        if non_empty.is_empty() {
+            non_empty.push(&[]);
         }
-        let sentences = Tokens::new(&with_words, limits, device)?;
-        let counts: Vec<usize> = places.iter().map(Vec::len).collect();
-        let most = counts.iter().copied().max().unwrap_or(0).max(1);
-        let none = with_words.len();
-        let row = |document: &Vec<Option<usize>>| -> Vec<usize> {
-            let place = |at: usize| document.get(at).copied().flatten().unwrap_or(none);
-            (0..most).map(place).collect()
+        let sentences = Tokens::new(&non_empty, limits, device)?;
+        let counts: Vec<usize> = layout.iter().map(Vec::len).collect();
+        let max_sentences = counts.iter().copied().max().unwrap_or(0).max(1);
+        let padding = non_empty.len();
+        let padded = |document: &Vec<Option<usize>>| -> Vec<usize> {
+            let row = |i: usize| document.get(i).copied().flatten().unwrap_or(padding);
+            (0..max_sentences).map(row).collect()
         };
         Ok(Self {
             sentences,
-            rows: places.iter().flat_map(row).collect(),
+            rows: layout.iter().flat_map(padded).collect(),
             counts,
         })
     }
 
-    /// Documents, the most sentences that one has (at least 1), and the most words that a
-    /// sentence has (at least 1).
+    /// Number of documents, maximum number of sentences (at least 1), and maximum number of words
+    /// (at least 1).
     pub fn dims(&self) -> [usize; 3] {
         let [_, words] = self.sentences.dims();
         let documents = self.counts.len();
@@ -85,56 +84,28 @@ impl Documents {
         &self.sentences
     }
 
-    /// Sentences of each document, those without words counted.
+    /// Number of sentences of each document, including empty ones.
     pub fn counts(&self) -> &[usize] {
         &self.counts
     }
 
     pub(super) fn pattern(&self) -> Pattern {
         let [_, sentences, _] = self.dims();
-        shown(&self.counts, sentences)
+        padding_pattern(&self.counts, sentences)
     }
 
-    /// What there is of each sentence, `[rows, width]`, where the sentence is:
-    /// `[documents, sentences, width]`. Zeros where there are no words.
-    pub(super) fn placed(&self, of_sentences: Tensor<2>) -> Tensor<3> {
+    /// Scatters values of the sentences, `[rows, width]`, into their documents:
+    /// `[documents, sentences, width]`. Empty sentences and padding are zero.
+    pub(super) fn scatter(&self, values: Tensor<2>) -> Tensor<3> {
         let [documents, sentences, _] = self.dims();
-        let [count, width] = of_sentences.dims();
+        let [count, width] = values.dims();
         if self.rows.iter().copied().eq(0..count) {
-            return of_sentences.reshape([documents, sentences, width]);
+            return values.reshape([documents, sentences, width]);
         }
-        let device = of_sentences.device();
-        let nothing = Tensor::zeros([1, width], (&device, of_sentences.dtype()));
-        Tensor::cat(vec![of_sentences, nothing], 0)
-            .select(0, row_numbers(&self.rows, &device)) // [documents * sentences, width]
+        let device = values.device();
+        let zeros = Tensor::zeros([1, width], (&device, values.dtype()));
+        Tensor::cat(vec![values, zeros], 0)
+            .select(0, row_indices(&self.rows, &device)) // [documents * sentences, width]
             .reshape([documents, sentences, width])
-    }
-}
-
-fn in_document(document: usize, error: ModelError) -> ModelError {
-    match error {
-        ModelError::Token {
-            row,
-            place,
-            id,
-            vocabulary,
-        } => ModelError::DocumentToken {
-            document,
-            sentence: row,
-            place,
-            id,
-            vocabulary,
-        },
-        ModelError::TooLong {
-            row,
-            length,
-            longest,
-        } => ModelError::SentenceTooLong {
-            document,
-            sentence: row,
-            length,
-            longest,
-        },
-        other => other,
     }
 }

@@ -1,9 +1,9 @@
-//! Hierarchical attention network: words make sentences, sentences make a document, and at
-//! either level a learned vector asks what matters.
+//! Hierarchical attention network: word attention pools words into sentences, sentence attention
+//! pools sentences into a document.
 //!
 //! ```text
-//! sentence = Σ α_t h_t    α = softmax(v · tanh(W h_t + b))    h = GRU both ways over words
-//! document = Σ β_i g_i    β = softmax(u · tanh(V g_i + c))    g = GRU both ways over sentences
+//! sentence = Σ α_t h_t    α = softmax(v · tanh(W h_t + b))    h = bidirectional GRU over words
+//! document = Σ β_i g_i    β = softmax(u · tanh(V g_i + c))    g = bidirectional GRU over sentences
 //! class    = softmax(A · document + a)
 //! ```
 //!
@@ -13,9 +13,7 @@
 mod documents;
 
 use burn::module::Module;
-use burn::nn::{
-    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, Linear, LinearConfig,
-};
+use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use zoo_kernels::dropout;
@@ -24,9 +22,10 @@ use zoo_spec::keys::check_keys;
 use zoo_spec::{Cell, HanSpec};
 
 pub use self::documents::Documents;
+use crate::blocks::normal;
 use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summary};
 
-/// Configuration of a [`Han`]; `init` makes one. The default sizes are the paper's.
+/// Configuration of a [`Han`]. The default sizes are the paper's.
 ///
 /// ```
 /// # use zoo_models::HanConfig;
@@ -35,11 +34,11 @@ use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summar
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HanConfig {
-    /// Words of the vocabulary.
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
-    /// Sizes and choices, as in a config file.
+    /// Keys of a config file.
     #[serde(flatten)]
     pub spec: HanSpec,
 }
@@ -47,7 +46,7 @@ pub struct HanConfig {
 zoo_spec::han_keys!(setters HanConfig);
 
 impl HanConfig {
-    /// A hierarchical attention network for so many words and classes.
+    /// Creates a config with defaults for everything else.
     pub fn new(vocabulary: usize, classes: usize) -> Self {
         Self {
             vocabulary,
@@ -56,7 +55,7 @@ impl HanConfig {
         }
     }
 
-    /// Makes the model, for sizes that come from a file.
+    /// Initializes the model, for configs that come from a file.
     ///
     /// # Errors
     ///
@@ -73,10 +72,7 @@ impl HanConfig {
         let attention = |d_model| ContextAttentionConfig::new(d_model, spec.d_attention);
         Ok(Han {
             embedding: EmbeddingConfig::new(self.vocabulary, spec.d_embedding)
-                .with_initializer(Initializer::Normal {
-                    mean: 0.0,
-                    std: 0.1,
-                })
+                .with_initializer(normal(0.1))
                 .init(device),
             word_encoder: encoder(spec.d_embedding, spec.d_word),
             word_attention: attention(2 * spec.d_word).init(device),
@@ -88,11 +84,11 @@ impl HanConfig {
         })
     }
 
-    /// Whether the model can be made, without a device to make it on.
+    /// Checks the config without creating the model.
     ///
     /// # Errors
     ///
-    /// [`ModelError::Range`] naming the field, what it may be and what it is.
+    /// [`ModelError::Range`] with the field, its allowed values and its value.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         ModelError::at_least("classes", 1, self.classes)?;
@@ -100,28 +96,27 @@ impl HanConfig {
     }
 }
 
-/// A classifier of documents that shows which words and sentences it went by. Made by a
-/// [`HanConfig`].
+/// Document classifier with word and sentence attention. Created by a [`HanConfig`].
 ///
-/// Padding changes nothing. A sentence without words is a vector of zeros, which has its
-/// place in the document; its words have no weights. A document without sentences is a
-/// vector of zeros, so that its logits are the classifier's bias; its weights are zero.
+/// Padding does not change the output. A sentence without words is a zero vector at its position
+/// in the document. A document without sentences is a zero vector, so its logits are the
+/// classifier's bias. The attention weights of both are zero.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct Han {
-    /// A vector for each word.
+    /// Word embedding.
     pub embedding: Embedding,
-    /// Goes over the words of a sentence, both ways.
+    /// Bidirectional recurrent encoder over the words of a sentence.
     pub word_encoder: Recurrent,
-    /// Which words matter in a sentence.
+    /// Word attention.
     pub word_attention: ContextAttention,
-    /// Goes over the sentences of a document, both ways.
+    /// Bidirectional recurrent encoder over the sentences of a document.
     pub sentence_encoder: Recurrent,
-    /// Which sentences matter in a document.
+    /// Sentence attention.
     pub sentence_attention: ContextAttention,
-    /// From a document to its class.
+    /// Classification head.
     pub classifier: Linear,
-    /// How much is forgotten, and whether the model is training.
+    /// Dropout of the embeddings and the pooled vectors.
     pub dropout: Dropout,
     #[module(skip)]
     config: HanConfig,
@@ -129,79 +124,76 @@ pub struct Han {
 
 model!(Han, HanConfig, "HAN");
 
-/// What a [`Han`] says about documents.
+/// Output of a [`Han`].
 #[derive(Debug, Clone)]
-pub struct Judged {
+pub struct HanOutput {
     /// `[documents, classes]`.
     pub logits: Tensor<2>,
-    /// `[documents, sentences, words]`: how much of a sentence is whose. Each sentence's sum
-    /// to 1, or are all zero where it has no words or is padding.
+    /// Attention weights of the words, `[documents, sentences, words]`. They sum to 1 in each
+    /// sentence; those of padding and of sentences without words are zero.
     pub word_weights: Tensor<3>,
-    /// `[documents, sentences]`: how much of a document is whose, likewise.
+    /// Attention weights of the sentences, `[documents, sentences]`, likewise.
     pub sentence_weights: Tensor<2>,
 }
 
 impl Han {
-    /// Judges documents.
+    /// Classifies documents.
     ///
     /// # Panics
     ///
-    /// If the documents were checked for a larger vocabulary, backends may.
-    pub fn forward(&self, documents: &Documents) -> Judged {
+    /// Backends may panic if the documents were validated for a larger vocabulary.
+    pub fn forward(&self, documents: &Documents) -> HanOutput {
         let sentences = documents.sentences();
         let words = self.embedding.forward(sentences.ids()); // [rows, words, d_embedding]
         let words = dropout(&self.dropout, words);
         let lengths = Some(sentences.lengths());
         let (words, _) = self.word_encoder.forward(words, lengths, None); // [rows, words, 2 * d_word]
         let pooled = self.word_attention.forward(words, sentences.pattern());
-        let word_weights = documents.placed(pooled.weights);
+        let word_weights = documents.scatter(pooled.weights);
 
-        let sentences = documents.placed(dropout(&self.dropout, pooled.vector));
+        let sentences = documents.scatter(dropout(&self.dropout, pooled.vector));
         let counts = Some(documents.counts());
         let (sentences, _) = self.sentence_encoder.forward(sentences, counts, None);
         let pooled = self
             .sentence_attention
             .forward(sentences, documents.pattern());
         let document = dropout(&self.dropout, pooled.vector); // [documents, 2 * d_sentence]
-        Judged {
+        HanOutput {
             logits: self.classifier.forward(document),
             word_weights,
             sentence_weights: pooled.weights,
         }
     }
 
-    /// What the model takes.
+    /// Limits of the input.
     pub fn limits(&self) -> Limits {
         let [vocabulary, _] = self.embedding.weight.dims();
-        Limits {
-            vocabulary,
-            longest: None,
-        }
+        Limits::new(vocabulary, None)
     }
 
-    /// What it is made of.
+    /// Summary of the model.
     pub fn summary(&self) -> Summary {
         let [vocabulary, d_embedding] = self.embedding.weight.dims();
         let [_, classes] = self.classifier.weight.dims();
         let encoder = |encoder: &Recurrent| {
             let (input, output) = (encoder.d_input(), encoder.d_output());
-            let sizes = format!("{input} -> {output}, {} both ways", encoder.cell());
+            let sizes = format!("{input} -> {output}, bidirectional {}", encoder.cell());
             (sizes, encoder.num_params())
         };
         let attention = |attention: &ContextAttention| {
             let [d_model, d_attention] = attention.projection.weight.dims();
-            let sizes = format!("{d_model}, compared by {d_attention}");
+            let sizes = format!("{d_model}, d_attention {d_attention}");
             (sizes, attention.num_params())
         };
         let table = format!("{vocabulary} x {d_embedding}");
-        let last = format!("{} -> {classes}", self.sentence_encoder.d_output());
+        let classifier = format!("{} -> {classes}", self.sentence_encoder.d_output());
         let parts = [
             ("embedding", (table, self.embedding.num_params())),
             ("word encoder", encoder(&self.word_encoder)),
             ("word attention", attention(&self.word_attention)),
             ("sentence encoder", encoder(&self.sentence_encoder)),
             ("sentence attention", attention(&self.sentence_attention)),
-            ("classifier", (last, self.classifier.num_params())),
+            ("classifier", (classifier, self.classifier.num_params())),
         ];
         let summary = Summary::new(format!("HAN: {vocabulary} words, {classes} classes"));
         (parts.into_iter()).fold(summary, |summary, (name, (sizes, parameters))| {
@@ -209,15 +201,16 @@ impl Han {
         })
     }
 
-    /// What the matmuls of one forward pass cost, for so many documents, of so many
-    /// sentences each, of so many words each.
+    /// Floating-point operations of the matmuls of one forward pass over `documents` of `sentences`
+    /// of `words` each.
     pub fn flops(&self, documents: usize, sentences: usize, words: usize) -> f64 {
-        let [rows, places] = [documents * sentences, documents * sentences * words];
+        let all_sentences = documents * sentences;
+        let all_words = all_sentences * words;
         let [d_sentence, classes] = self.classifier.weight.dims();
-        self.word_encoder.flops(places)
-            + self.word_attention.flops(places)
-            + self.sentence_encoder.flops(rows)
-            + self.sentence_attention.flops(rows)
+        self.word_encoder.flops(all_words)
+            + self.word_attention.flops(all_words)
+            + self.sentence_encoder.flops(all_sentences)
+            + self.sentence_attention.flops(all_sentences)
             + 2.0 * (documents * d_sentence * classes) as f64
     }
 }

@@ -1,5 +1,6 @@
-//! The target's half, place by place or at once.
+//! Decoder, step by step or over the whole target at once.
 
+use burn::nn::Linear;
 use burn::tensor::activation::tanh;
 use burn::tensor::{Int, Tensor};
 use zoo_kernels::dropout;
@@ -7,65 +8,67 @@ use zoo_kernels::recurrent::{LayerState, RecurrentState};
 use zoo_spec::Feeding;
 
 use super::Seq2Seq;
-use super::alignment::Read;
+use super::alignment::ProjectedSource;
 use crate::Tokens;
 use crate::blocks::logits;
-use crate::chance::uniform;
+use crate::random::uniform;
 
-/// What a [`Seq2Seq`] keeps of the source, and of the target so far.
+/// Decoding state of a [`Seq2Seq`].
 #[derive(Debug, Clone)]
 pub struct Seq2SeqState {
-    pub(super) source: Read,
+    pub(super) source: ProjectedSource,
     pub(super) recurrent: RecurrentState,
-    /// What the last place came to, `[batch, d_hidden]`, where it is fed.
+    /// `h~` of the last step, `[batch, d_hidden]`, with input feeding.
     pub(super) fed: Option<Tensor<2>>,
-    /// Tokens of the target that were taken in.
-    pub(super) places: usize,
+    /// Position of the next target token.
+    pub(super) position: usize,
 }
 
 impl Seq2Seq {
-    /// Reads a source, for targets to be made of it.
+    /// Encodes the source and creates a state for decoding.
     ///
     /// # Shapes
     ///
     /// - source: `[batch, seq]`
     pub fn start(&self, source: &Tokens) -> Seq2SeqState {
         let [batch, _] = source.dims();
-        let embedding = match &self.source_embedding {
-            Some(own) => own,
-            None => &self.target_embedding,
-        };
+        let embedding = self.source_embedding.as_ref();
+        let embedding = embedding.unwrap_or(&self.target_embedding);
         let embedded = dropout(&self.dropout, embedding.forward(source.ids())); // [batch, seq, d_embedding]
-        let (places, last) = self.encoder.forward(embedded, Some(source.lengths()), None);
+        let (hidden, last) = self.encoder.forward(embedded, Some(source.lengths()), None);
         let last = last.top(); // [batch, d_hidden]
-        let begin = |bridge: &burn::nn::Linear| LayerState {
+        let initial = |bridge: &Linear| LayerState {
             hidden: tanh(bridge.forward(last.clone())),
             cell: None,
         };
         let d_hidden = self.config.spec.d_hidden;
-        let nothing = || Tensor::zeros([batch, d_hidden], (&last.device(), last.dtype()));
+        let zeros = || Tensor::zeros([batch, d_hidden], (&last.device(), last.dtype()));
         Seq2SeqState {
-            source: self.attention.read(places, source.lengths()),
+            source: self.attention.project(hidden, source.lengths()),
             recurrent: RecurrentState {
-                layers: self.bridge.iter().map(begin).collect(),
+                layers: self.bridge.iter().map(initial).collect(),
             },
-            fed: (self.config.spec.feeding == Feeding::Input).then(nothing),
-            places: 0,
+            fed: (self.config.spec.feeding == Feeding::Input).then(zeros),
+            position: 0,
         }
     }
 
-    /// All places of a target that does not depend on what comes out of them:
-    /// `h~ [batch, seq_q, d_hidden]` and the alignment `[batch, seq_q, seq_k]`.
-    pub(super) fn at_once(&self, target: &Tokens, state: Seq2SeqState) -> (Tensor<3>, Tensor<3>) {
-        let embedded = self.embedded(target.ids());
+    /// Decodes the whole target at once, without feeding: `h~ [batch, seq_q, d_hidden]` and the
+    /// attention weights `[batch, seq_q, seq_k]`.
+    pub(super) fn decode_parallel(
+        &self,
+        target: &Tokens,
+        state: Seq2SeqState,
+    ) -> (Tensor<3>, Tensor<3>) {
+        let embedded = self.embed(target.ids());
         let (states, _) = self.decoder.forward(embedded, None, Some(state.recurrent));
         let (context, weights) = self.attention.forward(states.clone(), &state.source, 0);
         let both = Tensor::cat(vec![context, states], 2); // [batch, seq_q, 2 d_hidden]
         (tanh(self.combination.forward(both)), weights)
     }
 
-    /// The same for any target, one place after the other.
-    pub(super) fn step_by_step(
+    /// The same outputs step by step, with feeding and scheduled sampling.
+    pub(super) fn decode_sequential(
         &self,
         target: &Tokens,
         state: &mut Seq2SeqState,
@@ -73,14 +76,14 @@ impl Seq2Seq {
         seed: u64,
     ) -> (Tensor<3>, Tensor<3>) {
         let [_, seq] = target.dims();
-        let given = steps(self.embedded(target.ids()));
+        let embedded = unstack(self.embed(target.ids()));
         let mut combined: Vec<Tensor<2>> = Vec::with_capacity(seq);
         let mut alignment = Vec::with_capacity(seq);
-        for (place, given) in given.into_iter().enumerate() {
-            let is_given = uniform(seed, [0, place as u64]) < teacher_forcing;
-            let token = match combined.last().filter(|_| !is_given) {
-                Some(last) => self.embedded_best(last.clone()),
-                None => given,
+        for (position, embedded) in embedded.into_iter().enumerate() {
+            let is_forced = uniform(seed, [0, position as u64]) < teacher_forcing;
+            let token = match combined.last().filter(|_| !is_forced) {
+                Some(last) => self.embed_best(last.clone()),
+                None => embedded,
             };
             let (step, weights) = self.step(token, state);
             combined.push(step);
@@ -89,18 +92,17 @@ impl Seq2Seq {
         (Tensor::stack(combined, 1), Tensor::stack(alignment, 1))
     }
 
-    /// One place further: `h~ [batch, d_hidden]` and where it looked, `[batch, seq_k]`.
-    ///
-    /// - embedded: `[batch, d_embedding]`
+    /// One decoder step for embedded tokens `[batch, d_embedding]`: `h~ [batch, d_hidden]` and the
+    /// attention weights `[batch, seq_k]`.
     pub(super) fn step(
         &self,
         embedded: Tensor<2>,
         state: &mut Seq2SeqState,
     ) -> (Tensor<2>, Tensor<2>) {
-        let look = |hidden: Tensor<2>, state: &Seq2SeqState| {
+        let attend = |hidden: Tensor<2>, state: &Seq2SeqState| {
             let (context, weights) =
                 self.attention
-                    .forward(hidden.unsqueeze_dim(1), &state.source, state.places);
+                    .forward(hidden.unsqueeze_dim(1), &state.source, state.position);
             (context.squeeze_dim::<2>(1), weights.squeeze_dim::<2>(1))
         };
         let recur = |input: Tensor<2>, state: &mut Seq2SeqState| {
@@ -110,50 +112,49 @@ impl Seq2Seq {
         };
         let (hidden, (context, weights)) = match self.config.spec.feeding {
             Feeding::Context => {
-                let seen = look(state.recurrent.top(), state);
-                let input = Tensor::cat(vec![embedded, seen.0.clone()], 1);
-                (recur(input, state), seen)
+                let attended = attend(state.recurrent.top(), state);
+                let input = Tensor::cat(vec![embedded, attended.0.clone()], 1);
+                (recur(input, state), attended)
             }
             Feeding::Input | Feeding::None => {
                 let fed = state.fed.take();
                 let input: Vec<_> = [embedded].into_iter().chain(fed).collect();
                 let hidden = recur(Tensor::cat(input, 1), state);
-                (hidden.clone(), look(hidden, state))
+                (hidden.clone(), attend(hidden, state))
             }
         };
         let both = Tensor::cat(vec![context, hidden], 1); // [batch, 2 d_hidden]
         let combined = tanh(self.combination.forward(both));
         state.fed = (self.config.spec.feeding == Feeding::Input).then(|| combined.clone());
-        state.places += 1;
+        state.position += 1;
         (combined, weights)
     }
 
-    pub(super) fn embedded(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
+    pub(super) fn embed(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
         dropout(&self.dropout, self.target_embedding.forward(tokens))
     }
 
-    /// The token that is likeliest after a place that came to `last`, `[batch, d_hidden]`:
-    /// `[batch, d_embedding]`.
-    fn embedded_best(&self, last: Tensor<2>) -> Tensor<2> {
-        let said = self.predicted(last.detach().unsqueeze_dim(1)); // [batch, 1, vocabulary]
-        self.embedded(said.argmax(2).squeeze_dim(2)).squeeze_dim(1)
+    /// Embedding `[batch, d_embedding]` of the most likely token, given `h~ [batch, d_hidden]`.
+    fn embed_best(&self, last: Tensor<2>) -> Tensor<2> {
+        let logits = self.predict(last.detach().unsqueeze_dim(1)); // [batch, 1, vocabulary]
+        self.embed(logits.argmax(2).squeeze_dim(2)).squeeze_dim(1)
     }
 
-    pub(super) fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
-        logits(places, self.head.as_ref(), &self.target_embedding)
+    pub(super) fn predict(&self, hidden: Tensor<3>) -> Tensor<3> {
+        logits(hidden, self.head.as_ref(), &self.target_embedding)
     }
 }
 
-/// `[batch, seq, width]` as `seq` times `[batch, width]`.
+/// Splits `[batch, seq, width]` into `seq` tensors `[batch, width]`.
 ///
-/// The gradient of a part is written into zeros as large as the whole. Parts of parts are
-/// cut out of something small: `seq · sqrt(seq)` numbers are written, not `seq · seq`.
-fn steps(places: Tensor<3>) -> Vec<Tensor<2>> {
-    let [_, seq, _] = places.dims();
+/// The gradient of a slice is written into zeros as large as the sliced tensor. Slicing in two
+/// stages writes `seq · sqrt(seq)` elements instead of `seq · seq`.
+fn unstack(x: Tensor<3>) -> Vec<Tensor<2>> {
+    let [_, seq, _] = x.dims();
     let size = (seq as f64).sqrt().ceil() as usize;
-    let parts = places.split(size, 1).into_iter();
-    parts
-        .flat_map(|part| part.split(1, 1))
-        .map(|place| place.squeeze_dim(1))
+    let chunks = x.split(size, 1).into_iter();
+    chunks
+        .flat_map(|chunk| chunk.split(1, 1))
+        .map(|step| step.squeeze_dim(1))
         .collect()
 }

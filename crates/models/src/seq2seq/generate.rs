@@ -1,10 +1,10 @@
-//! A Seq2Seq token by token.
+//! Incremental decoding of a Seq2Seq.
 
 use burn::tensor::{Device, Int, Tensor};
 
 use super::{Seq2Seq, Seq2SeqState};
 use crate::Generative;
-use crate::tokens::row_numbers;
+use crate::tokens::row_indices;
 
 impl Generative for Seq2Seq {
     type State = Seq2SeqState;
@@ -27,29 +27,29 @@ impl Generative for Seq2Seq {
 
     fn advance(&self, tokens: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
         let rows = self.rows(state);
-        let [given, new] = tokens.dims();
+        let [batch, new] = tokens.dims();
         assert!(
-            given == rows && new > 0,
-            "Seq2Seq: tokens must be [rows = {rows}, new], at least one new, got [{given}, {new}]"
+            batch == rows && new > 0,
+            "Seq2Seq: tokens must be [rows = {rows}, new], at least one new, got [{batch}, {new}]"
         );
         let step = |token: Tensor<2, Int>| {
-            let embedded = self.embedded(token).squeeze_dim(1); // [rows, d_embedding]
+            let embedded = self.embed(token).squeeze_dim(1); // [rows, d_embedding]
             self.step(embedded, state).0
         };
         let last = tokens.split(1, 1).into_iter().map(step).last();
-        let last = last.expect("there is a token: it was checked");
-        let said = self.predicted(last.unsqueeze_dim(1)); // [rows, 1, vocabulary]
-        said.squeeze_dim(1)
+        let last = last.expect("new > 0");
+        let logits = self.predict(last.unsqueeze_dim(1)); // [rows, 1, vocabulary]
+        logits.squeeze_dim(1)
     }
 
     fn select(&self, state: &Seq2SeqState, rows: &[usize]) -> Seq2SeqState {
-        let at = row_numbers(rows, &self.device());
+        let indices = row_indices(rows, &self.device());
         let fed = state.fed.as_ref();
         Seq2SeqState {
-            source: state.source.select(rows, &at),
-            recurrent: state.recurrent.select(at.clone()),
-            fed: fed.map(|fed| fed.clone().select(0, at.clone())),
-            places: state.places,
+            source: state.source.select(rows, &indices),
+            recurrent: state.recurrent.select(indices.clone()),
+            fed: fed.map(|fed| fed.clone().select(0, indices.clone())),
+            position: state.position,
         }
     }
 }

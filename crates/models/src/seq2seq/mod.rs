@@ -1,4 +1,4 @@
-//! A recurrent encoder of one sequence, and a decoder of another that looks at it.
+//! Recurrent encoder-decoder with attention.
 //!
 //! ```text
 //! s_j    = [GRU→(x_j); GRU←(x_j)]              the source
@@ -8,23 +8,25 @@
 //! logits = head(h~_t)
 //! ```
 //!
-//! What is fed is `h~_(t-1)`, after Luong et al., [Effective Approaches to Attention-based
-//! Neural Machine Translation](https://arxiv.org/abs/1508.04025), 2015, from whom most scores
-//! are; or the context, which is then that of `h_(t-1)`, after Bahdanau et al., [Neural Machine
-//! Translation by Jointly Learning to Align and Translate](https://arxiv.org/abs/1409.0473),
-//! 2014; or nothing, and the whole target goes through the decoder at once.
+//! `fed_t` is one of:
+//!
+//! - `h~_(t-1)` (input feeding): Luong et al., [Effective Approaches to Attention-based Neural
+//!   Machine Translation](https://arxiv.org/abs/1508.04025), 2015, also for most scores;
+//! - the context, computed from `h_(t-1)`: Bahdanau et al., [Neural Machine Translation by Jointly
+//!   Learning to Align and Translate](https://arxiv.org/abs/1409.0473), 2014;
+//! - nothing, so that the decoder processes the whole target at once.
 //!
 //! Parameters, by their names in weight files:
 //!
 //! | name | |
 //! |---|---|
-//! | `source_embedding.weight` | `[source_vocabulary, d_embedding]`; with `tying: all`, the target's |
+//! | `source_embedding.weight` | `[source_vocabulary, d_embedding]`; shared with the target with `tying: all` |
 //! | `target_embedding.weight` | `[target_vocabulary, d_embedding]` |
-//! | `encoder.layers.N.{forward,reverse}.{input,hidden}.{weight,bias}` | half of `d_hidden` each |
+//! | `encoder.layers.N.{forward,reverse}.{input,hidden}.{weight,bias}` | `d_hidden / 2` each |
 //! | `bridge.N.{weight,bias}` | from the encoder's last state to layer `N` of the decoder |
-//! | `decoder.layers.N.forward.{input,hidden}.{weight,bias}` | first the token's numbers, then what is fed |
-//! | `attention.{query,key}.…`, `attention.{vector,matrix}` | what its score has |
-//! | `combination.weight` | `[2 d_hidden, d_hidden]`: first the context's, then the state's |
+//! | `decoder.layers.N.forward.{input,hidden}.{weight,bias}` | input: token embedding, then `fed` |
+//! | `attention.{query,key}.…`, `attention.{vector,matrix}` | parameters of the score |
+//! | `combination.weight` | `[2 d_hidden, d_hidden]`: rows of the context, then of the state |
 //! | `head.{weight,bias}` | `[d_hidden, target_vocabulary]`, with `tying: none` |
 
 mod alignment;
@@ -44,7 +46,7 @@ pub use self::alignment::SourceAttention;
 pub use self::decoder::Seq2SeqState;
 use crate::{Limits, ModelError, Summary, Tokens};
 
-/// Configuration of a [`Seq2Seq`]. The defaults are Luong's input feeding with Bahdanau's score.
+/// Configuration of a [`Seq2Seq`]. The defaults are Luong's input feeding and Bahdanau's score.
 ///
 /// ```
 /// # use zoo_models::{Alignment, Seq2SeqConfig};
@@ -55,11 +57,11 @@ use crate::{Limits, ModelError, Summary, Tokens};
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Seq2SeqConfig {
-    /// Tokens of the source vocabulary.
+    /// Source vocabulary size.
     pub source_vocabulary: usize,
-    /// Tokens of the target vocabulary.
+    /// Target vocabulary size.
     pub target_vocabulary: usize,
-    /// Sizes and choices, as in a config file.
+    /// Keys of a config file.
     #[serde(flatten)]
     pub spec: Seq2SeqSpec,
 }
@@ -67,7 +69,7 @@ pub struct Seq2SeqConfig {
 zoo_spec::seq2seq_keys!(setters Seq2SeqConfig);
 
 impl Seq2SeqConfig {
-    /// A recurrent model for two vocabularies of these sizes.
+    /// Creates a config with defaults for everything else.
     pub fn new(source_vocabulary: usize, target_vocabulary: usize) -> Self {
         Self {
             source_vocabulary,
@@ -76,11 +78,11 @@ impl Seq2SeqConfig {
         }
     }
 
-    /// Whether the model can be made, without a device to make it on.
+    /// Checks the config without creating the model.
     ///
     /// # Errors
     ///
-    /// [`ModelError`] naming the field, what it may be and what it is.
+    /// [`ModelError`] with the field, its allowed values and its value.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("source_vocabulary", 1, self.source_vocabulary)?;
         ModelError::at_least("target_vocabulary", 1, self.target_vocabulary)?;
@@ -93,14 +95,14 @@ impl Seq2SeqConfig {
         } = self.spec;
         let allowed = "even, half for each direction of the encoder";
         ModelError::require(d_hidden.is_multiple_of(2), "d_hidden", allowed, d_hidden)?;
-        ModelError::check_tied(tying, [self.source_vocabulary, self.target_vocabulary])?;
-        let is_fine = tying == Tying::None || d_embedding == d_hidden;
+        ModelError::check_tying(tying, [self.source_vocabulary, self.target_vocabulary])?;
+        let is_valid = tying == Tying::None || d_embedding == d_hidden;
         let allowed =
             format!("none where d_embedding = {d_embedding} and d_hidden = {d_hidden} differ");
-        ModelError::require(is_fine, "tying", allowed, tying.word())
+        ModelError::require(is_valid, "tying", allowed, tying.name())
     }
 
-    /// Makes the model, for sizes that come from a file.
+    /// Initializes the model, for configs that come from a file.
     ///
     /// # Errors
     ///
@@ -119,7 +121,7 @@ impl Seq2SeqConfig {
         let linear = |from: usize, to: usize, bias: bool| {
             LinearConfig::new(from, to).with_bias(bias).init(device)
         };
-        let fed = match spec.feeding {
+        let d_fed = match spec.feeding {
             Feeding::None => 0,
             Feeding::Input | Feeding::Context => d_hidden,
         };
@@ -127,7 +129,7 @@ impl Seq2SeqConfig {
             .with_direction(Direction::Both)
             .with_layers(encoder_layers)
             .with_dropout(spec.dropout);
-        let decoder = RecurrentConfig::new(d_embedding + fed, d_hidden)
+        let decoder = RecurrentConfig::new(d_embedding + d_fed, d_hidden)
             .with_layers(decoder_layers)
             .with_dropout(spec.dropout);
         let bridge = |_| linear(d_hidden, d_hidden, true);
@@ -147,54 +149,51 @@ impl Seq2SeqConfig {
     }
 }
 
-/// A model that makes one sequence of another. Made by a [`Seq2SeqConfig`].
+/// Recurrent encoder-decoder with attention. Created by a [`Seq2SeqConfig`].
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct Seq2Seq {
-    /// What tokens of the source are; none where the target's say it.
+    /// Source embedding; `None` if shared with the target.
     pub source_embedding: Option<Embedding>,
-    /// What tokens of the target are.
+    /// Target embedding.
     pub target_embedding: Embedding,
-    /// The source's half.
+    /// Bidirectional encoder.
     pub encoder: Recurrent,
-    /// What the states of the decoder's layers begin with.
+    /// Projections of the encoder's last state to the initial states of the decoder's layers.
     pub bridge: Vec<Linear>,
-    /// The target's half.
+    /// Decoder.
     pub decoder: Recurrent,
-    /// Where it looks.
+    /// Attention to the source.
     pub attention: SourceAttention,
-    /// What becomes of context and state together.
+    /// `W` of `h~`: combines context and state.
     pub combination: Linear,
-    /// What predicts tokens; none where the target's embedding does.
+    /// Output projection; `None` if tied to the target embedding.
     pub head: Option<Linear>,
-    /// Numbers that are forgotten while training.
+    /// Dropout of the embeddings and of `h~`.
     pub dropout: Dropout,
     #[module(skip)]
     config: Seq2SeqConfig,
 }
 
-/// What a [`Seq2Seq`] says of a target.
+/// Output of a [`Seq2Seq`].
 #[derive(Debug, Clone)]
 pub struct Seq2SeqOutput {
-    /// `[batch, seq_q, target_vocabulary]`: what follows each token.
+    /// `[batch, seq_q, target_vocabulary]`.
     pub logits: Tensor<3>,
-    /// `[batch, seq_q, seq_k]`: how much of each place of the source was looked at for it;
-    /// nothing of padding. Together they are one, but for `local-p`, where they are less, and
-    /// where `local-m` is past the end of the source, which is nothing.
+    /// Attention weights, `[batch, seq_q, seq_k]`; zero at padding. They sum to one, except with
+    /// `local-p` (less than one) and where the window of `local-m` is past the source (zero).
     pub alignment: Tensor<3>,
 }
 
 model!(Seq2Seq, Seq2SeqConfig, "Seq2Seq");
 
 impl Seq2Seq {
-    /// What follows each token of the target, given those before it and the source, and where
-    /// it was looked for. What is said behind the end of a row has no meaning.
+    /// Predicts the token after each target token, given the source and the tokens before it.
+    /// Logits at padding are undefined.
     ///
-    /// With a `teacher_forcing` below one, a token but the first is the target's by that
-    /// chance, and else the likeliest after those before: one draw, by the seed, for each
-    /// place of all rows. Bengio et al., [Scheduled
-    /// Sampling](https://arxiv.org/abs/1506.03099), 2015. With one, the seed says nothing, and
-    /// the alignment is that of a text that was made, if the target is one.
+    /// `teacher_forcing` is the probability that a step after the first gets the target's token
+    /// instead of the predicted one; all rows share one sample per step. Bengio et al., [Scheduled
+    /// Sampling](https://arxiv.org/abs/1506.03099), 2015. With 1, the seed is not used.
     ///
     /// # Shapes
     ///
@@ -203,7 +202,7 @@ impl Seq2Seq {
     ///
     /// # Panics
     ///
-    /// If the batches differ, or `teacher_forcing` is not from 0 to 1.
+    /// If the batch sizes differ, or `teacher_forcing` is not from 0 to 1.
     pub fn forward(
         &self,
         source: &Tokens,
@@ -222,46 +221,40 @@ impl Seq2Seq {
             "Seq2Seq: teacher forcing must be from 0 to 1, got {teacher_forcing}"
         );
         let mut state = self.start(source);
-        let (places, alignment) = match self.config.spec.feeding {
-            Feeding::None if teacher_forcing == 1.0 => self.at_once(target, state),
-            _ => self.step_by_step(target, &mut state, teacher_forcing, seed),
+        let (hidden, alignment) = match self.config.spec.feeding {
+            Feeding::None if teacher_forcing == 1.0 => self.decode_parallel(target, state),
+            _ => self.decode_sequential(target, &mut state, teacher_forcing, seed),
         };
         Seq2SeqOutput {
-            logits: self.predicted(dropout(&self.dropout, places)),
+            logits: self.predict(dropout(&self.dropout, hidden)),
             alignment,
         }
     }
 
-    /// What it takes as a source.
+    /// Limits of the source.
     pub fn source_limits(&self) -> Limits {
-        Limits {
-            vocabulary: self.config.source_vocabulary,
-            longest: None,
-        }
+        Limits::new(self.config.source_vocabulary, None)
     }
 
-    /// What it takes as a target.
+    /// Limits of the target.
     pub fn target_limits(&self) -> Limits {
-        Limits {
-            vocabulary: self.config.target_vocabulary,
-            longest: None,
-        }
+        Limits::new(self.config.target_vocabulary, None)
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` pairs of
     /// `source` and `target` tokens.
     pub fn flops(&self, batch: usize, source: usize, target: usize) -> f64 {
-        let width = |linear: &Linear| linear.weight.num_params();
+        let elements = |linear: &Linear| linear.weight.num_params();
         let d_hidden = self.config.spec.d_hidden;
-        let bridge: usize = self.bridge.iter().map(width).sum();
+        let bridge: usize = self.bridge.iter().map(elements).sum();
         let head = d_hidden * self.config.target_vocabulary;
-        let dense = bridge + target * (width(&self.combination) + head);
+        let dense = bridge + target * (elements(&self.combination) + head);
         let recurrent = self.encoder.flops(batch * source) + self.decoder.flops(batch * target);
         let attention = self.attention.flops(source, target, d_hidden);
         batch as f64 * (2.0 * dense as f64 + attention) + recurrent
     }
 
-    /// What it is made of.
+    /// Summary of the model.
     pub fn summary(&self) -> Summary {
         let Seq2SeqConfig {
             source_vocabulary,
@@ -269,33 +262,33 @@ impl Seq2Seq {
             spec,
         } = &self.config;
         let (d_embedding, d_hidden) = (spec.d_embedding, spec.d_hidden);
-        let attention = spec.attention.word();
+        let attention = spec.attention.name();
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
         let source = match &self.source_embedding {
             Some(_) => format!("{source_vocabulary} x {d_embedding}"),
-            None => "the target's".to_owned(),
+            None => "tied to target embedding".to_owned(),
         };
         let head = match &self.head {
             Some(_) => format!("{d_hidden} x {target_vocabulary}"),
-            None => "the target embedding's".to_owned(),
+            None => "tied to target embedding".to_owned(),
         };
         let bridge = self.bridge.iter().map(Module::num_params).sum();
         let target = format!("{target_vocabulary} x {d_embedding}");
         let encoder = format!("{encoder_layers} x 2 x {}", d_hidden / 2);
-        let fed = spec.feeding.word();
-        let decoder = format!("{decoder_layers} x {d_hidden}, feeding {fed}");
+        let feeding = spec.feeding.name();
+        let decoder = format!("{decoder_layers} x {d_hidden}, feeding {feeding}");
         let combination = format!("{} x {d_hidden}", 2 * d_hidden);
-        let of_source = self.source_embedding.num_params();
-        let of_target = self.target_embedding.num_params();
+        let source_params = self.source_embedding.num_params();
+        let target_params = self.target_embedding.num_params();
         let layers = format!("{encoder_layers} + {decoder_layers} layers");
         Summary::new(format!("Seq2Seq of {layers}, {attention}"))
-            .with("source embedding", source, of_source)
+            .with("source embedding", source, source_params)
             .with("encoder", encoder, self.encoder.num_params())
             .with("bridge", format!("{decoder_layers} x {d_hidden}"), bridge)
-            .with("target embedding", target, of_target)
+            .with("target embedding", target, target_params)
             .with("decoder", decoder, self.decoder.num_params())
             .with("attention", attention, self.attention.num_params())
             .with("combination", combination, self.combination.num_params())
-            .with("head", head, self.head.num_params())
+            .with("output", head, self.head.num_params())
     }
 }

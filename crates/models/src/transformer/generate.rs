@@ -1,29 +1,31 @@
-//! A Transformer token by token.
+//! Incremental decoding of a Transformer.
 
 use burn::tensor::{Device, Int, Tensor};
 
-use super::{Encoded, Transformer};
+use super::{EncoderOutput, Transformer};
 use crate::blocks::{DecoderLayer, DecoderLayerState};
-use crate::tokens::shown;
+use crate::tokens::padding_pattern;
 use crate::{Generative, ModelError, Tokens};
 
-/// What a [`Transformer`] keeps of the source, and of the target so far.
+/// Decoding state of a [`Transformer`]: caches of the target and projections of the source.
 #[derive(Debug, Clone)]
 pub struct TransformerState {
     layers: Vec<DecoderLayerState>,
-    /// How long the source of each row is, of `source` places.
-    lengths: Vec<usize>,
-    source: usize,
-    /// Tokens of the target that were taken in.
-    places: usize,
+    /// Source length of each row, without padding.
+    source_lengths: Vec<usize>,
+    /// Padded source length.
+    seq_k: usize,
+    /// Position of the next target token.
+    position: usize,
 }
 
 impl Transformer {
-    /// Reads a source, for targets to be made of it.
+    /// Encodes the source and creates a state for decoding.
     ///
     /// # Errors
     ///
-    /// [`ModelError::CannotDecode`] if the target's mechanism cannot go token by token.
+    /// [`ModelError::Attention`] if the decoder's mechanism does not support incremental
+    /// decoding.
     ///
     /// # Panics
     ///
@@ -32,25 +34,25 @@ impl Transformer {
         self.start_from(&self.encode(source))
     }
 
-    /// The same, of a source that was read.
+    /// [`start`](Self::start) with the encoder output.
     ///
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    pub fn start_from(&self, source: &Encoded) -> Result<TransformerState, ModelError> {
+    pub fn start_from(&self, source: &EncoderOutput) -> Result<TransformerState, ModelError> {
         let start = |layer: &DecoderLayer| {
-            let state = layer.start(&source.places);
-            state.map_err(|source| ModelError::CannotDecode {
-                field: "decoder_mechanism",
+            let state = layer.start(&source.hidden);
+            state.map_err(|source| ModelError::Attention {
+                field: "decoder_attention",
                 source,
             })
         };
         let layers = self.decoder.layers.iter().map(start);
         Ok(TransformerState {
             layers: layers.collect::<Result<_, _>>()?,
-            lengths: source.lengths.clone(),
-            source: source.places.dims()[1],
-            places: 0,
+            source_lengths: source.lengths.clone(),
+            seq_k: source.hidden.dims()[1],
+            position: 0,
         })
     }
 }
@@ -71,32 +73,32 @@ impl Generative for Transformer {
     }
 
     fn rows(&self, state: &TransformerState) -> usize {
-        state.lengths.len()
+        state.source_lengths.len()
     }
 
     fn advance(&self, tokens: Tensor<2, Int>, state: &mut TransformerState) -> Tensor<2> {
         let [rows, new] = tokens.dims();
         assert!(
-            rows == state.lengths.len() && new > 0,
+            rows == state.source_lengths.len() && new > 0,
             "Transformer: tokens must be [rows = {}, new], at least one new, got {:?}",
-            state.lengths.len(),
+            state.source_lengths.len(),
             tokens.dims()
         );
-        let mut places = self.embedded_target(tokens, state.places);
-        state.places += new;
-        let pattern = shown(&state.lengths, state.source);
+        let mut hidden = self.embed_target(tokens, state.position);
+        state.position += new;
+        let pattern = padding_pattern(&state.source_lengths, state.seq_k);
         for (layer, state) in self.decoder.layers.iter().zip(&mut state.layers) {
-            places = layer.advance(places, state, pattern.clone());
+            hidden = layer.advance(hidden, state, pattern.clone());
         }
-        let last = places.slice_dim(1, new - 1..new);
-        self.predicted(last).reshape([rows, self.vocabulary()])
+        let last = hidden.slice_dim(1, new - 1..new);
+        self.predict(last).reshape([rows, self.vocabulary()])
     }
 
     fn select(&self, state: &TransformerState, rows: &[usize]) -> TransformerState {
         let select = |layer: &DecoderLayerState| layer.select(rows);
         TransformerState {
             layers: state.layers.iter().map(select).collect(),
-            lengths: rows.iter().map(|row| state.lengths[*row]).collect(),
+            source_lengths: rows.iter().map(|row| state.source_lengths[*row]).collect(),
             ..*state
         }
     }

@@ -1,22 +1,22 @@
-//! An encoder of one sequence and a decoder of another.
+//! Encoder-decoder Transformer.
 //!
 //! ```text
 //! encoder   x_(l+1) = norm(x' + feed_forward(x')),  x' = norm(x_l + attention(x_l))
-//! decoder   the same, causally, and between both  x'' = norm(x' + attention to the encoded(x'))
+//! decoder   the same, causal, with  x'' = norm(x' + cross_attention(x', encoded))  in between
 //! logits    head(x_M)
 //! ```
 //!
-//! with `norm: post`; with `pre`, each norm is on what goes in. Vaswani et al., [Attention Is
-//! All You Need](https://arxiv.org/abs/1706.03762), 2017.
+//! with `norm: post`; with `norm: pre`, each norm is applied to the sublayer's input. Vaswani et
+//! al., [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017.
 //!
 //! Parameters, by their names in weight files:
 //!
 //! | name | |
 //! |---|---|
-//! | `source_embedding.weight` | `[source_vocabulary, d_model]`; with `tying: all`, the target's |
-//! | `source_positions.table` | `[longest, d_model]`, where they are learned |
+//! | `source_embedding.weight` | `[source_vocabulary, d_model]`; shared with the target with `tying: all` |
+//! | `source_positions.table` | `[longest, d_model]`, if learned |
 //! | `target_embedding.weight` | `[target_vocabulary, d_model]` |
-//! | `target_positions.table` | `[longest, d_model]`, where they are learned |
+//! | `target_positions.table` | `[longest, d_model]`, if learned |
 //! | `encoder.layers.N.…`, `decoder.layers.N.…` | see [`blocks`](crate::blocks) |
 //! | `encoder.norm.{gamma,beta}`, `decoder.norm.{gamma,beta}` | with `final_norm` |
 //! | `head.{weight,bias}` | `[d_model, target_vocabulary]`, with `tying: none` |
@@ -24,42 +24,40 @@
 mod generate;
 
 use burn::module::Module;
-use burn::nn::{
-    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, LayerNorm, Linear,
-};
+use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Linear};
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
-use zoo_attention::{MechanismConfig, NoEntropy, Pattern};
+use zoo_attention::{AttentionError, MechanismConfig, Pattern};
 use zoo_kernels::dropout;
 use zoo_spec::keys::check_keys;
 use zoo_spec::{Norm, TransformerSpec, Tying};
 
 pub use self::generate::TransformerState;
 use crate::blocks::{
-    AddedPositions, DecoderLayer, EncoderLayer, LayerPlan, Notes, Role, Sight, embedded, linear,
-    logits, normed,
+    DecoderLayer, EncoderLayer, LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions,
+    embed, final_norm, linear, logits, normal,
 };
-use crate::tokens::shown;
+use crate::tokens::padding_pattern;
 use crate::{Limits, ModelError, Summary, Tokens};
 
-/// Configuration of a [`Transformer`]. [`base`](Self::base) has the sizes of the paper's base model.
+/// Configuration of a [`Transformer`]. [`base`](Self::base) is the paper's base model.
 ///
 /// ```
 /// # use zoo_attention::Mechanism;
 /// # use zoo_models::{Norm, TransformerConfig};
 /// let config = TransformerConfig::new(8000, 6000)
 ///     .with_norm(Norm::Pre)
-///     .with_encoder_attention(Mechanism::Longformer.into())
-///     .with_cross_attention(Mechanism::Additive.into());
+///     .with_encoder_attention(Mechanism::Longformer)
+///     .with_cross_attention(Mechanism::Additive);
 /// assert_eq!(config.check(), Ok(()));
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransformerConfig {
-    /// Tokens of the source vocabulary.
+    /// Source vocabulary size.
     pub source_vocabulary: usize,
-    /// Tokens of the target vocabulary.
+    /// Target vocabulary size.
     pub target_vocabulary: usize,
-    /// Sizes and choices, as in a config file.
+    /// Keys of a config file.
     #[serde(flatten)]
     pub spec: TransformerSpec,
 }
@@ -67,7 +65,7 @@ pub struct TransformerConfig {
 zoo_spec::transformer_keys!(setters TransformerConfig);
 
 impl TransformerConfig {
-    /// A Transformer for two vocabularies of these sizes.
+    /// Creates a config with defaults for everything else.
     pub fn new(source_vocabulary: usize, target_vocabulary: usize) -> Self {
         Self {
             source_vocabulary,
@@ -76,27 +74,27 @@ impl TransformerConfig {
         }
     }
 
-    /// The base model of the paper: six layers of 512, eight heads, normalised after each sublayer.
+    /// The paper's base model: 6 layers, d_model 512, 8 heads, post-norm.
     pub fn base(source_vocabulary: usize, target_vocabulary: usize) -> Self {
         Self::new(source_vocabulary, target_vocabulary)
             .with_d_model(512)
-            .with_heads(8)
+            .with_n_heads(8)
             .with_layers(6)
             .with_norm(Norm::Post)
     }
 
-    /// Whether the model can be made, without a device to make it on.
+    /// Checks the config without creating the model.
     ///
     /// # Errors
     ///
-    /// [`ModelError`] naming the field, what it may be and what it is.
+    /// [`ModelError`] with the field, its allowed values and its value.
     pub fn check(&self) -> Result<(), ModelError> {
         let [source, target] = [self.source_vocabulary, self.target_vocabulary];
         ModelError::at_least("source_vocabulary", 1, source)?;
         ModelError::at_least("target_vocabulary", 1, target)?;
         let spec = &self.spec;
         check_keys(spec, TransformerSpec::KEYS)?;
-        ModelError::check_tied(spec.tying, [source, target])?;
+        ModelError::check_tying(spec.tying, [source, target])?;
         let plan = self.plan();
         for (field, mechanism, role) in [
             (
@@ -112,7 +110,7 @@ impl TransformerConfig {
         Ok(())
     }
 
-    /// Makes the model, for sizes that come from a file.
+    /// Initializes the model, for configs that come from a file.
     ///
     /// # Errors
     ///
@@ -121,22 +119,20 @@ impl TransformerConfig {
         self.check()?;
         let (plan, spec) = (self.plan(), &self.spec);
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
-        // As large as a head needs them; the scale makes them as large as positions are.
-        let vectors = Initializer::Normal {
-            mean: 0.0,
-            std: 1.0 / (spec.d_model as f64).sqrt(),
-        };
+        // The scale an output head needs; `scale_embeddings` brings them to the scale of positions.
+        let initializer = normal(1.0 / (spec.d_model as f64).sqrt());
         let embedding = |vocabulary: usize| {
             EmbeddingConfig::new(vocabulary, spec.d_model)
-                .with_initializer(vectors.clone())
+                .with_initializer(initializer.clone())
                 .init(device)
         };
-        let positions = || AddedPositions::new(spec.positions, spec.d_model, &vectors, device);
+        let positions =
+            || PositionEmbedding::new(spec.positions, spec.d_model, &initializer, device);
         let norm = || spec.final_norm.then(|| plan.layer_norm(device));
         let encoder_layer = |_| plan.encoder_layer(&spec.encoder_attention, device);
         let decoder_layer =
             |_| plan.decoder_layer(&spec.decoder_attention, &spec.cross_attention, device);
-        let to_tokens = [spec.d_model, self.target_vocabulary];
+        let head_sizes = [spec.d_model, self.target_vocabulary];
         Ok(Transformer {
             source_embedding: (spec.tying != Tying::All).then(|| embedding(self.source_vocabulary)),
             source_positions: positions(),
@@ -152,7 +148,7 @@ impl TransformerConfig {
                 norm: norm(),
             },
             head: (spec.tying == Tying::None)
-                .then(|| linear(to_tokens, spec.bias, &plan.initializer, device)),
+                .then(|| linear(head_sizes, spec.bias, &plan.initializer, device)),
             config: self.clone(),
         })
     }
@@ -162,102 +158,101 @@ impl TransformerConfig {
     }
 }
 
-/// A model that makes one sequence of another. Made by a [`TransformerConfig`].
+/// Encoder-decoder Transformer. Created by a [`TransformerConfig`].
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct Transformer {
-    /// What tokens of the source are; none where the target's say it.
+    /// Source embedding; `None` if shared with the target.
     pub source_embedding: Option<Embedding>,
-    /// Where they are.
-    pub source_positions: AddedPositions,
-    /// What tokens of the target are.
+    /// Source position embedding.
+    pub source_positions: PositionEmbedding,
+    /// Target embedding.
     pub target_embedding: Embedding,
-    /// Where they are.
-    pub target_positions: AddedPositions,
-    /// Numbers of embedded tokens that are forgotten while training.
+    /// Target position embedding.
+    pub target_positions: PositionEmbedding,
+    /// Dropout of the embeddings.
     pub dropout: Dropout,
-    /// The source's half.
+    /// Encoder.
     pub encoder: Encoder,
-    /// The target's half.
+    /// Decoder.
     pub decoder: Decoder,
-    /// What predicts tokens; none where the target's embedding does.
+    /// Output projection; `None` if tied to the target embedding.
     pub head: Option<Linear>,
     #[module(skip)]
     config: TransformerConfig,
 }
 
-/// The source's half.
+/// Stack of encoder layers.
 #[derive(Module, Debug)]
 pub struct Encoder {
-    /// The layers, in the order they are gone through.
+    /// Layers, first to last.
     pub layers: Vec<EncoderLayer>,
-    /// After the last, if there is one.
+    /// Final layer norm.
     pub norm: Option<LayerNorm>,
 }
 
-/// The target's half.
+/// Stack of decoder layers.
 #[derive(Module, Debug)]
 pub struct Decoder {
-    /// The layers, in the order they are gone through.
+    /// Layers, first to last.
     pub layers: Vec<DecoderLayer>,
-    /// After the last, if there is one.
+    /// Final layer norm.
     pub norm: Option<LayerNorm>,
 }
 
-/// A source that was read.
+/// Output of the encoder.
 #[derive(Debug, Clone)]
-pub struct Encoded {
-    /// `[batch, seq, d_model]`
-    pub places: Tensor<3>,
-    /// How long each row is; what is behind has no meaning.
+pub struct EncoderOutput {
+    /// `[batch, seq, d_model]`; undefined at padding.
+    pub hidden: Tensor<3>,
+    /// Length of each row.
     pub lengths: Vec<usize>,
 }
 
-impl Encoded {
-    /// Hides what is padding from everybody.
+impl EncoderOutput {
+    /// Pattern that masks padding.
     pub fn pattern(&self) -> Pattern {
-        let [_, seq, _] = self.places.dims();
-        shown(&self.lengths, seq)
+        let [_, seq, _] = self.hidden.dims();
+        padding_pattern(&self.lengths, seq)
     }
 }
 
-/// Where the layers of a [`Transformer`] look.
+/// Attention weights of a [`Transformer`].
 #[derive(Debug, Clone)]
-pub struct TransformerLook {
-    /// `[batch, heads, seq_k, seq_k]` for each layer of the encoder.
+pub struct TransformerAttention {
+    /// Self-attention of each encoder layer, `[batch, heads, seq_k, seq_k]`.
     pub encoder: Vec<Tensor<4>>,
-    /// `[batch, heads, seq_q, seq_q]` for each layer of the decoder.
+    /// Self-attention of each decoder layer, `[batch, heads, seq_q, seq_q]`.
     pub decoder: Vec<Tensor<4>>,
-    /// `[batch, heads, seq_q, seq_k]` for each layer of the decoder: where it looks in what was
-    /// encoded.
+    /// Cross-attention of each decoder layer, `[batch, heads, seq_q, seq_k]`.
     pub cross: Vec<Tensor<4>>,
 }
 
 model!(Transformer, TransformerConfig, "Transformer");
 
 impl Transformer {
-    /// What follows each token of the target, given those before it and the source: to learn
-    /// from, with all tokens known. What is said behind the end of a row has no meaning.
+    /// Predicts the token after each target token, given the source and the target tokens before
+    /// it (teacher forcing). Logits at padding are undefined.
     ///
     /// # Shapes
     ///
     /// - source: `[batch, seq_k]`
     /// - target: `[batch, seq_q]`
-    /// - result: `[batch, seq_q, target_vocabulary]`, logits
+    /// - output: `[batch, seq_q, target_vocabulary]`, logits
     ///
     /// # Panics
     ///
-    /// If the batches differ, or there are more places than were learned.
+    /// If the batch sizes differ, or a sequence is longer than the learned positions.
     pub fn forward(&self, source: &Tokens, target: &Tokens) -> Tensor<3> {
         self.decode(target, &self.encode(source))
     }
 
-    /// [`forward`](Self::forward), and the mean entropy of the weights of all attentions, `[1]`, to
-    /// be added to a loss.
+    /// [`forward`](Self::forward), and the mean entropy of all attention weights, `[1]`, for an
+    /// entropy penalty.
     ///
     /// # Errors
     ///
-    /// [`NoEntropy`] for a mechanism whose weights do not sum to one.
+    /// [`AttentionError`] for a mechanism whose weights do not sum to one.
     ///
     /// # Panics
     ///
@@ -266,14 +261,14 @@ impl Transformer {
         &self,
         source: &Tokens,
         target: &Tokens,
-    ) -> Result<(Tensor<3>, Tensor<1>), NoEntropy> {
-        Notes::mean_entropy(|notes| {
-            let encoded = self.encode_noting(source, notes);
-            self.predicted(self.decoded(target, &encoded, notes))
+    ) -> Result<(Tensor<3>, Tensor<1>), AttentionError> {
+        Recorder::mean_entropy(|recorder| {
+            let encoded = self.encode_with(source, recorder);
+            self.predict(self.decode_with(target, &encoded, recorder))
         })
     }
 
-    /// Reads a source.
+    /// Encodes the source.
     ///
     /// # Shapes
     ///
@@ -281,106 +276,104 @@ impl Transformer {
     ///
     /// # Panics
     ///
-    /// If there are more places than were learned.
-    pub fn encode(&self, source: &Tokens) -> Encoded {
-        self.encode_noting(source, &Notes::Nothing)
+    /// If a sequence is longer than the learned positions.
+    pub fn encode(&self, source: &Tokens) -> EncoderOutput {
+        self.encode_with(source, &Recorder::default())
     }
 
-    fn encode_noting(&self, source: &Tokens, notes: &Notes) -> Encoded {
-        let sight = Sight {
-            lengths: source.lengths(),
-            is_causal: false,
-            notes,
-        };
+    fn encode_with(&self, source: &Tokens, recorder: &Recorder) -> EncoderOutput {
+        let options = SelfAttentionOptions::new(source.lengths(), false, recorder);
         let layers = self.encoder.layers.iter();
-        let places = layers.fold(self.embedded_source(source), |places, layer| {
-            layer.forward(places, sight)
+        let hidden = layers.fold(self.embed_source(source), |hidden, layer| {
+            layer.forward(hidden, options)
         });
-        Encoded {
-            places: self.normed(self.encoder.norm.as_ref(), places),
+        EncoderOutput {
+            hidden: self.final_norm(self.encoder.norm.as_ref(), hidden),
             lengths: source.lengths().to_vec(),
         }
     }
 
-    /// What follows each token of the target, given a source that was read.
+    /// Predicts the token after each target token, given the encoder output.
     ///
     /// # Shapes
     ///
     /// - target: `[batch, seq]`
-    /// - result: `[batch, seq, target_vocabulary]`, logits
+    /// - output: `[batch, seq, target_vocabulary]`, logits
     ///
     /// # Panics
     ///
     /// As [`forward`](Self::forward).
-    pub fn decode(&self, target: &Tokens, source: &Encoded) -> Tensor<3> {
-        self.predicted(self.decoded(target, source, &Notes::Nothing))
+    pub fn decode(&self, target: &Tokens, source: &EncoderOutput) -> Tensor<3> {
+        self.predict(self.decode_with(target, source, &Recorder::default()))
     }
 
-    /// After the last layer of the decoder, `[batch, seq, d_model]`.
-    fn decoded(&self, target: &Tokens, source: &Encoded, notes: &Notes) -> Tensor<3> {
-        let [batch, ..] = source.places.dims();
+    /// Output of the last decoder layer, `[batch, seq, d_model]`.
+    fn decode_with(
+        &self,
+        target: &Tokens,
+        source: &EncoderOutput,
+        recorder: &Recorder,
+    ) -> Tensor<3> {
+        let [batch, ..] = source.hidden.dims();
         assert!(
             target.dims()[0] == batch,
             "Transformer: a target must be [batch = {batch}, seq] as the source is, got {:?}",
             target.dims()
         );
-        let sight = Sight {
-            lengths: target.lengths(),
-            is_causal: true,
-            notes,
-        };
+        let options = SelfAttentionOptions::new(target.lengths(), true, recorder);
         let layers = self.decoder.layers.iter();
-        layers.fold(self.embedded_target(target.ids(), 0), |places, layer| {
-            layer.forward(places, sight, &source.places, source.pattern())
+        layers.fold(self.embed_target(target.ids(), 0), |hidden, layer| {
+            layer.forward(hidden, options, &source.hidden, source.pattern())
         })
     }
 
-    /// Where each token looks: the weights of every layer, whatever the mechanisms, as
-    /// [`explain`](zoo_attention::explain()) has them.
+    /// Attention weights of every layer, for any mechanism, as computed by
+    /// [`explain`](zoo_attention::explain()).
     ///
     /// # Shapes
     ///
     /// - source: `[batch, seq_k]`
-    /// - target: `[batch, seq_q]`, with its beginning
+    /// - target: `[batch, seq_q]`, with the begin token
     ///
     /// # Panics
     ///
-    /// As [`forward`](Self::forward); if rows differ in length, or are empty.
-    pub fn look(&self, source: &Tokens, target: &Tokens) -> TransformerLook {
+    /// As [`forward`](Self::forward); if rows differ in length or are empty.
+    pub fn attention_weights(&self, source: &Tokens, target: &Tokens) -> TransformerAttention {
         for tokens in [source, target] {
-            tokens.assert_whole("Transformer");
+            tokens.assert_unpadded("Transformer");
         }
-        let (encoded, encoder) = Notes::weights(|notes| self.encode_noting(source, notes));
-        let (_, weights) = Notes::weights(|notes| self.decoded(target, &encoded, notes));
-        // Each layer looks at its own sequence first.
+        let (encoded, encoder) = Recorder::weights(|recorder| self.encode_with(source, recorder));
+        let (_, weights) =
+            Recorder::weights(|recorder| self.decode_with(target, &encoded, recorder));
+        // Self-attention and cross-attention of the layers alternate.
         let (mut decoder, mut cross) = (vec![], vec![]);
-        for (at, weights) in weights.into_iter().enumerate() {
-            match at % 2 {
+        for (i, weights) in weights.into_iter().enumerate() {
+            match i % 2 {
                 0 => decoder.push(weights),
                 _ => cross.push(weights),
             }
         }
-        TransformerLook {
+        TransformerAttention {
             encoder,
             decoder,
             cross,
         }
     }
 
-    /// What it takes as a source.
+    /// Limits of the source.
     pub fn source_limits(&self) -> Limits {
-        Limits {
-            vocabulary: self.config.source_vocabulary,
-            longest: self.config.spec.positions.longest(),
-        }
+        Limits::new(
+            self.config.source_vocabulary,
+            self.config.spec.positions.max_positions(),
+        )
     }
 
-    /// What it takes as a target.
+    /// Limits of the target.
     pub fn target_limits(&self) -> Limits {
-        Limits {
-            vocabulary: self.config.target_vocabulary,
-            longest: self.config.spec.positions.longest(),
-        }
+        Limits::new(
+            self.config.target_vocabulary,
+            self.config.spec.positions.max_positions(),
+        )
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` pairs of
@@ -388,7 +381,7 @@ impl Transformer {
     ///
     /// # Panics
     ///
-    /// If there are no tokens.
+    /// If a length is 0.
     pub fn flops(&self, batch: usize, source: usize, target: usize) -> f64 {
         let encoder = self.encoder.layers.iter();
         let encoder: f64 = encoder.map(|layer| layer.flops(source, false)).sum();
@@ -398,7 +391,7 @@ impl Transformer {
         batch as f64 * (encoder + decoder + 2.0 * head as f64)
     }
 
-    /// What it is made of.
+    /// Summary of the model.
     pub fn summary(&self) -> Summary {
         let TransformerConfig {
             source_vocabulary,
@@ -407,61 +400,66 @@ impl Transformer {
         } = &self.config;
         let (d_model, plan) = (spec.d_model, self.config.plan());
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
-        let word = |mechanism: &MechanismConfig| mechanism.mechanism().word();
+        let name = |mechanism: &MechanismConfig| mechanism.mechanism().name();
         let source = match &self.source_embedding {
             Some(_) => format!("{source_vocabulary} x {d_model}"),
-            None => "the target's".to_owned(),
+            None => "tied to target embedding".to_owned(),
         };
         let target = format!("{target_vocabulary} x {d_model}");
-        let positions = spec.positions.word();
-        let encoder = plan.sizes(encoder_layers, word(&spec.encoder_attention));
-        let own = self.encoder.layers.iter().map(EncoderLayer::parameters);
-        let of_encoder = own.sum::<usize>() + self.encoder.norm.num_params();
-        let across = word(&spec.cross_attention);
-        let across = format!("{}, across {across}", word(&spec.decoder_attention));
-        let decoder = plan.sizes(decoder_layers, &across);
-        let own = self.decoder.layers.iter().map(DecoderLayer::parameters);
-        let of_decoder = own.sum::<usize>() + self.decoder.norm.num_params();
+        let positions = spec.positions.name();
+        let encoder = plan.sizes(encoder_layers, name(&spec.encoder_attention));
+        let encoder_params = self.encoder.layers.iter().map(EncoderLayer::parameters);
+        let encoder_params = encoder_params.sum::<usize>() + self.encoder.norm.num_params();
+        let (own, cross) = (name(&spec.decoder_attention), name(&spec.cross_attention));
+        let decoder = plan.sizes(decoder_layers, &format!("{own}, cross-attention {cross}"));
+        let decoder_params = self.decoder.layers.iter().map(DecoderLayer::parameters);
+        let decoder_params = decoder_params.sum::<usize>() + self.decoder.norm.num_params();
         let head = match &self.head {
             Some(_) => format!("{d_model} x {target_vocabulary}"),
-            None => "the target embedding's".to_owned(),
+            None => "tied to target embedding".to_owned(),
         };
         let title = format!("Transformer of {encoder_layers} + {decoder_layers} layers");
         let [source_positions, target_positions] =
             [&self.source_positions, &self.target_positions].map(Module::num_params);
-        let of_source = self.source_embedding.num_params();
-        let of_target = self.target_embedding.num_params();
+        let source_params = self.source_embedding.num_params();
+        let target_params = self.target_embedding.num_params();
         Summary::new(title)
-            .with("source embedding", source, of_source)
+            .with("source embedding", source, source_params)
             .with("source positions", positions, source_positions)
-            .with("encoder", encoder, of_encoder)
-            .with("target embedding", target, of_target)
+            .with("encoder", encoder, encoder_params)
+            .with("target embedding", target, target_params)
             .with("target positions", positions, target_positions)
-            .with("decoder", decoder, of_decoder)
-            .with("head", head, self.head.num_params())
+            .with("decoder", decoder, decoder_params)
+            .with("output", head, self.head.num_params())
     }
 
-    fn embedded_source(&self, source: &Tokens) -> Tensor<3> {
-        let vectors = self.source_embedding.as_ref();
-        let vectors = vectors.unwrap_or(&self.target_embedding);
-        let scaled = self.config.spec.scale_embeddings;
-        let places = embedded(vectors, scaled, &self.source_positions, source.ids(), 0);
-        dropout(&self.dropout, places)
+    fn embed_source(&self, source: &Tokens) -> Tensor<3> {
+        let embedding = self.source_embedding.as_ref();
+        let embedding = embedding.unwrap_or(&self.target_embedding);
+        let is_scaled = self.config.spec.scale_embeddings;
+        let hidden = embed(
+            embedding,
+            is_scaled,
+            &self.source_positions,
+            source.ids(),
+            0,
+        );
+        dropout(&self.dropout, hidden)
     }
 
-    fn embedded_target(&self, target: Tensor<2, Int>, first: usize) -> Tensor<3> {
-        let (vectors, positions) = (&self.target_embedding, &self.target_positions);
-        let scaled = self.config.spec.scale_embeddings;
-        let places = embedded(vectors, scaled, positions, target, first);
-        dropout(&self.dropout, places)
+    fn embed_target(&self, target: Tensor<2, Int>, first: usize) -> Tensor<3> {
+        let (embedding, positions) = (&self.target_embedding, &self.target_positions);
+        let is_scaled = self.config.spec.scale_embeddings;
+        let hidden = embed(embedding, is_scaled, positions, target, first);
+        dropout(&self.dropout, hidden)
     }
 
-    fn predicted(&self, places: Tensor<3>) -> Tensor<3> {
-        let places = self.normed(self.decoder.norm.as_ref(), places);
-        logits(places, self.head.as_ref(), &self.target_embedding)
+    fn predict(&self, hidden: Tensor<3>) -> Tensor<3> {
+        let hidden = self.final_norm(self.decoder.norm.as_ref(), hidden);
+        logits(hidden, self.head.as_ref(), &self.target_embedding)
     }
 
-    fn normed(&self, norm: Option<&LayerNorm>, places: Tensor<3>) -> Tensor<3> {
-        normed(norm, self.config.spec.epsilon, places)
+    fn final_norm(&self, norm: Option<&LayerNorm>, hidden: Tensor<3>) -> Tensor<3> {
+        final_norm(norm, self.config.spec.epsilon, hidden)
     }
 }

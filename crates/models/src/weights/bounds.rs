@@ -1,4 +1,4 @@
-//! The sizes that a file declares, compared with the bytes it has before anything is allocated.
+//! Validation of the sizes that a file declares, before anything is allocated.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,15 +9,15 @@ use zip::ZipArchive;
 
 use super::WeightsError;
 
-/// How many times the bytes of their file all tensors together may take. Several names may share
-/// one storage, as tied weights do in what PyTorch saves.
-const SHARED: u128 = 16;
+/// Maximum ratio of the bytes of all tensors to the bytes of the file. In PyTorch files, several
+/// keys may share one storage, for example tied weights.
+const MAX_SHARING: u128 = 16;
 
-/// Whether a file of so many bytes can hold the tensors that it declares.
+/// Checks that a file of `file_len` bytes can hold the tensors that it declares.
 ///
-/// A tensor larger than its file is either not there or a view that repeats what is there: a
-/// stride of 0 turns four bytes into any number of them. A dimension larger than the file is only
-/// possible beside one of 0, and no loop over it would end.
+/// A tensor larger than its file is either truncated or an expanded view: with a stride of 0, four
+/// bytes become a tensor of any size. A dimension larger than the file is only possible beside a
+/// dimension of 0, and a loop over it would not end.
 pub(super) fn check<'a>(
     path: &Path,
     file_len: u64,
@@ -26,18 +26,18 @@ pub(super) fn check<'a>(
     let file_len = u128::from(file_len);
     let mut total: u128 = 0;
     for (key, shape, dtype) in tensors {
-        let too_large = |what: String| WeightsError::TooLarge {
+        let too_large = |declared: String| WeightsError::TooLarge {
             path: path.into(),
-            what,
+            declared,
             file_len,
         };
-        let bytes = bytes_of(shape, dtype);
-        let is_long = |size: &usize| *size as u128 > file_len;
-        if bytes.is_none_or(|bytes| bytes > file_len) || shape.iter().any(is_long) {
+        let bytes = num_bytes(shape, dtype);
+        let exceeds_file = |size: &usize| *size as u128 > file_len;
+        if bytes.is_none_or(|bytes| bytes > file_len) || shape.iter().any(exceeds_file) {
             return Err(too_large(format!("key {key} declares {shape:?}")));
         }
         total += bytes.unwrap_or_default();
-        if total > SHARED * file_len {
+        if total > MAX_SHARING * file_len {
             return Err(too_large(format!(
                 "the keys up to {key} declare {total} bytes"
             )));
@@ -46,9 +46,9 @@ pub(super) fn check<'a>(
     Ok(())
 }
 
-/// The bytes of a tensor, if they can be counted in any order of its dimensions: a 0 at the end
-/// does not undo an overflow before it. Quantized numbers take at least one bit.
-fn bytes_of(shape: &[usize], dtype: DType) -> Option<u128> {
+/// Number of bytes of a tensor, unless the product of its dimensions overflows in any order: a 0
+/// at the end does not undo an earlier overflow. Quantized elements take at least one bit.
+fn num_bytes(shape: &[usize], dtype: DType) -> Option<u128> {
     let sizes = shape.iter().map(|size| (*size).max(1));
     let elements = sizes
         .into_iter()
@@ -61,23 +61,22 @@ fn bytes_of(shape: &[usize], dtype: DType) -> Option<u128> {
     }
 }
 
-/// Whether every entry of a zip archive is as large as it is stored. PyTorch does not compress
-/// what it saves, and a compressed entry can become a thousand times its size.
-/// A file that is no archive is none of its business.
+/// Checks that no entry of a zip archive is larger than the file. PyTorch does not compress its
+/// archives, and a compressed entry can expand a thousandfold. Other files are accepted.
 pub(super) fn check_archive(path: &Path, file_len: u64) -> Result<(), WeightsError> {
     let file = File::open(path).map_err(|source| super::file::file_error(path, source))?;
     let Ok(mut archive) = ZipArchive::new(BufReader::new(file)) else {
         return Ok(());
     };
     for index in 0..archive.len() {
-        // What cannot be read is for the reader of the format to report.
+        // Unreadable entries are reported by the reader of the format.
         let Ok(entry) = archive.by_index_raw(index) else {
             continue;
         };
         if entry.size() > file_len {
             return Err(WeightsError::TooLarge {
                 path: path.into(),
-                what: format!(
+                declared: format!(
                     "entry {index} of the archive declares {} bytes",
                     entry.size()
                 ),
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_can_hold() {
+    fn tensors_larger_than_the_file_are_rejected() {
         for (file_len, shape) in [
             (40, vec![10]),
             (40, vec![]),
@@ -119,21 +118,21 @@ mod tests {
             vec![usize::MAX, 0, usize::MAX],
             vec![40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 0],
         ] {
-            let said = check_all(40, &[("a.b", &shape)]).expect_err("it is too large");
+            let error = check_all(40, &[("a.b", &shape)]).expect_err("too large");
             assert!(
-                said.starts_with(&format!("a.pt: key a.b declares {shape:?}")),
-                "{said}"
+                error.starts_with(&format!("a.pt: key a.b declares {shape:?}")),
+                "{error}"
             );
-            assert!(said.contains("the file has 40 bytes"), "{said}");
+            assert!(error.contains("the file has 40 bytes"), "{error}");
         }
     }
 
     #[test]
-    fn names_may_share_what_is_stored_but_not_without_end() {
+    fn sharing_of_storage_is_limited() {
         let tied = [("a", [10_usize].as_slice()); 16];
         assert_eq!(check_all(40, &tied), Ok(()));
-        let endless = [("a", [10_usize].as_slice()); 17];
-        let said = check_all(40, &endless).expect_err("more than 16 times the file");
-        assert!(said.contains("declare 680 bytes"), "{said}");
+        let too_many = [("a", [10_usize].as_slice()); 17];
+        let error = check_all(40, &too_many).expect_err("more than 16 times the file");
+        assert!(error.contains("declare 680 bytes"), "{error}");
     }
 }

@@ -1,149 +1,151 @@
-//! What can be wrong with a file of weights.
+//! Errors of weight files.
 
 use std::path::PathBuf;
 
 use zoo_spec::Printable;
 
-/// Weights that cannot be read, written or used.
+/// Weights cannot be read, written or applied to a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
-    /// The file cannot be opened, or something else is there already.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which file.
+        /// File.
         path: PathBuf,
-        /// What the system says.
+        /// Cause.
         source: std::io::Error,
     },
-    /// A file is there already.
-    #[error("{} is there already, and is left as it is: choose another name", path.display())]
+    /// The file already exists.
+    #[error("{} already exists\n  help: choose another name", path.display())]
     Exists {
-        /// Which file.
+        /// File.
         path: PathBuf,
     },
-    /// The name says no format.
+    /// The file extension is not a supported format.
     #[error(
-        "{}: weights are written as .safetensors or .bpk, and read from these and from .pt, .pth and .bin",
+        "{}: unsupported weight format\n  help: write .safetensors or .bpk; read these, .pt, .pth \
+         or .bin",
         path.display()
     )]
     Extension {
-        /// Which file.
+        /// File.
         path: PathBuf,
     },
-    /// The file is not what its name says, or not all of it is there.
-    #[error("{}: not a whole {format} file: {}", path.display(), Printable(why))]
-    Broken {
-        /// Which file.
+    /// The file does not have the format of its extension, or is truncated.
+    #[error("{}: invalid or truncated {format} file: {}", path.display(), Printable(reason))]
+    InvalidFile {
+        /// File.
         path: PathBuf,
-        /// What it should be.
+        /// Expected format.
         format: &'static str,
-        /// What is wrong.
-        why: String,
+        /// Cause.
+        reason: String,
     },
-    /// The file declares more than it has.
+    /// The file declares more data than it has.
     #[error(
-        "{}: {}, and the file has {file_len} bytes\n  do: get the file again; if it holds \
+        "{}: {}, but the file has {file_len} bytes\n  help: get the file again; if it holds \
          expanded views or is compressed, save it with tensor.clone() for each tensor, or as \
          .safetensors",
         path.display(),
-        Printable(what)
+        Printable(declared)
     )]
     TooLarge {
-        /// Which file.
+        /// File.
         path: PathBuf,
-        /// What is too large.
-        what: String,
-        /// The bytes there are.
+        /// Declaration that is too large.
+        declared: String,
+        /// Size of the file in bytes.
         file_len: u128,
     },
-    /// The numbers are not those that were written.
+    /// The checksum does not match.
     #[error(
-        "{}: the numbers have changed since they were written: their checksum is {got}, and was {expected}",
+        "{}: checksum mismatch: expected {expected}, got {got}\n  help: the file is corrupted; \
+         get it again",
         path.display()
     )]
     Checksum {
-        /// Which file.
+        /// File.
         path: PathBuf,
-        /// The one that was written.
+        /// Checksum stored in the file.
         expected: String,
-        /// That of what is there.
+        /// Checksum of the tensors.
         got: String,
     },
-    /// A tensor is not there.
+    /// A tensor is missing.
     #[error(
         "key {} is missing{}",
         Printable(key),
-        nearest.as_ref().map_or(String::new(), |near| format!(": is it {}?", Printable(near)))
+        nearest.as_ref().map_or(String::new(), |near| format!(" (closest unused key: {})", Printable(near)))
     )]
     Missing {
-        /// What it is called.
+        /// Key of the tensor.
         key: String,
-        /// One that is there, and called almost so.
+        /// Unused key with the most similar name.
         nearest: Option<String>,
     },
-    /// Two tensors would have one name.
+    /// Two tensors are renamed to the same key.
     #[error(
-        "keys {} and {} would both be {}",
+        "keys {} and {} are both renamed to {}",
         Printable(first),
         Printable(second),
         Printable(key)
     )]
-    SameName {
-        /// The name.
+    DuplicateKey {
+        /// New key.
         key: String,
-        /// What one is called in the file.
+        /// First key in the file.
         first: String,
-        /// And the other.
+        /// Second key in the file.
         second: String,
     },
-    /// A tensor has another shape.
+    /// A tensor has the wrong shape.
     #[error("key {} must be {expected:?}, got {got:?}", Printable(key))]
     Shape {
-        /// What it is called, in the file too.
+        /// Key of the tensor, also in the file.
         key: String,
-        /// The shape of the model's.
+        /// Shape in the model.
         expected: Vec<usize>,
-        /// The shape of the file's.
+        /// Shape in the file.
         got: Vec<usize>,
     },
-    /// A tensor that has to be turned is no matrix.
+    /// A tensor to transpose is not a matrix.
     #[error("key {} must be a matrix, got {got:?}", Printable(key))]
-    NoMatrix {
-        /// What it is called in the file.
+    NotAMatrix {
+        /// Key in the file.
         key: String,
-        /// Its shape.
+        /// Shape in the file.
         got: Vec<usize>,
     },
-    /// A tensor that is several in one cannot be cut.
+    /// A stacked tensor cannot be split.
     #[error(
-        "key {} is {parts} matrices in one, and cannot be {got:?}",
+        "key {} must hold {parts} stacked matrices, got shape {got:?}",
         Printable(key)
     )]
-    Parts {
-        /// What it is called in the file.
+    Split {
+        /// Key in the file.
         key: String,
-        /// How many it should be.
+        /// Expected number of parts.
         parts: usize,
-        /// Its shape.
+        /// Shape in the file.
         got: Vec<usize>,
     },
-    /// A tensor holds another kind of numbers.
+    /// A tensor has the wrong dtype.
     #[error("key {} must hold {expected}, got {got}", Printable(key))]
-    Kind {
-        /// What it is called, in the file too.
+    Dtype {
+        /// Key of the tensor, also in the file.
         key: String,
-        /// The model's.
+        /// Expected dtype.
         expected: String,
-        /// The file's.
+        /// Actual dtype.
         got: String,
     },
-    /// There are tensors that the model has no use for.
-    #[error("the model has no {}{}", Printable(&keys.join(", ")), match more { 0 => String::new(), more => format!(" and {more} more") })]
+    /// The model has no parameters with these keys.
+    #[error("unexpected keys: {}{}", Printable(&keys.join(", ")), match more { 0 => String::new(), more => format!(" and {more} more") })]
     Unexpected {
-        /// The first of them.
+        /// First of them.
         keys: Vec<String>,
-        /// How many besides.
+        /// Number of others.
         more: usize,
     },
 }

@@ -4,8 +4,8 @@ use super::{Definition, Parameters};
 use crate::{Formula, Problem};
 
 impl Definition for Additive {
-    fn given(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
-        let vectors = parameters(problem.vector());
-        Some(problem.by(Formula::Additive(vectors)))
+    fn apply(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
+        let vectors = parameters(problem.vector_parameter());
+        Some(problem.clone().with_formula(Formula::Additive(vectors)))
     }
 }

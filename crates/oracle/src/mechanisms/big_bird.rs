@@ -1,42 +1,41 @@
 use zoo_spec::BigBird;
 
 use super::{Definition, Parameters};
-use crate::dropped::scramble;
+use crate::dropout::splitmix;
 use crate::{Mask, Problem};
 
 impl Definition for BigBird {
-    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+    fn apply(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
         let blocks = problem.seq_k.div_ceil(self.block);
         let sizes = [self.neighbours, self.global, self.random];
-        let seen = (0..blocks).map(|own| seen_by_block(own, blocks, sizes, self.seed));
-        Some(problem.seeing(Mask::Blocks {
+        let visible = (0..blocks).map(|own| visible_blocks(own, blocks, sizes, self.seed));
+        Some(problem.and_mask(Mask::BlockSparse {
             size: self.block,
-            seen: seen.collect(),
+            visible: visible.collect(),
         }))
     }
 }
 
-/// The blocks that one of them sees: its neighbours, those at both ends, and so many of
-/// the others, in the order of their scrambled numbers.
-fn seen_by_block(
+/// Key blocks that a query block attends to: its neighbours, the global blocks at both ends, and
+/// `random` of the others, those with the smallest hashes.
+fn visible_blocks(
     own: usize,
     blocks: usize,
     [neighbours, global, random]: [usize; 3],
     seed: u64,
 ) -> Vec<usize> {
-    let is_end = |block: usize| block < global || blocks - block <= global;
+    let is_global = |block: usize| block < global || blocks - block <= global;
     let mut others: Vec<(u64, usize)> = Vec::new();
-    let mut seen = Vec::new();
+    let mut visible = Vec::new();
     for block in 0..blocks {
-        if is_end(own) || is_end(block) || own.abs_diff(block) <= neighbours {
-            seen.push(block);
+        if is_global(own) || is_global(block) || own.abs_diff(block) <= neighbours {
+            visible.push(block);
         } else {
-            let number =
-                scramble(scramble(seed.wrapping_add(own as u64)).wrapping_add(block as u64));
-            others.push((number, block));
+            let hash = splitmix(splitmix(seed.wrapping_add(own as u64)).wrapping_add(block as u64));
+            others.push((hash, block));
         }
     }
     others.sort_unstable();
-    seen.extend(others.into_iter().take(random).map(|(_, block)| block));
-    seen
+    visible.extend(others.into_iter().take(random).map(|(_, block)| block));
+    visible
 }

@@ -1,10 +1,5 @@
 use zoo_spec::Flash;
 
-use super::{Definition, Parameters};
-use crate::Problem;
+use super::Definition;
 
-impl Definition for Flash {
-    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
-        Some(problem.clone())
-    }
-}
+impl Definition for Flash {}

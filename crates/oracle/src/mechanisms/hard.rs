@@ -4,8 +4,8 @@ use super::{Definition, Parameters};
 use crate::{Formula, Problem};
 
 impl Definition for Hard {
-    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
-        Some(problem.by(Formula::Sampled {
+    fn apply(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+        Some(problem.clone().with_formula(Formula::Sampled {
             temperature: self.temperature,
             seed: self.seed,
         }))

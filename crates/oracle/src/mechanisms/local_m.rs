@@ -4,7 +4,7 @@ use super::{Definition, Parameters};
 use crate::{Mask, Problem};
 
 impl Definition for LocalM {
-    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
-        Some(problem.seeing(Mask::Monotonic(self.window)))
+    fn apply(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+        Some(problem.and_mask(Mask::Monotonic(self.window)))
     }
 }

@@ -4,10 +4,10 @@ use super::{Definition, Parameters};
 use crate::{Formula, Problem};
 
 impl Definition for LocalP {
-    fn given(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
-        Some(problem.by(Formula::Predicted {
-            vectors: parameters(problem.vector()),
-            matrices: parameters(problem.matrix()),
+    fn apply(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
+        Some(problem.clone().with_formula(Formula::LocalPredictive {
+            vectors: parameters(problem.vector_parameter()),
+            matrices: parameters(problem.matrix_parameter()),
             window: self.window,
         }))
     }

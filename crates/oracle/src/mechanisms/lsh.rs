@@ -1,17 +1,16 @@
 use zoo_spec::Lsh;
 
-use super::Parameter;
-use super::{Definition, Parameters};
-use crate::hashed::Hashing;
+use super::{Definition, Parameter, Parameters};
+use crate::lsh::Hashing;
 use crate::{Formula, Problem};
 
 impl Definition for Lsh {
-    fn given(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
-        let is_its_own = problem.seq_q == problem.seq_k && problem.kv_heads == problem.heads;
-        // They would have to be sorted, too.
-        let has_positions = problem.alibi || problem.bias.is_some() || problem.dropout.is_some();
-        (is_its_own && !has_positions).then(|| {
-            problem.by(Formula::Hashed(Hashing {
+    fn apply(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
+        let is_self_attention = problem.seq_q == problem.seq_k && problem.kv_heads == problem.heads;
+        // These depend on positions and would have to be sorted with the keys.
+        let has_unsorted = problem.alibi || problem.bias.is_some() || problem.dropout.is_some();
+        (is_self_attention && !has_unsorted).then(|| {
+            problem.clone().with_formula(Formula::Lsh(Hashing {
                 bucket: self.bucket,
                 rounds: self.rounds,
                 directions: parameters(Parameter::HashDirections {

@@ -1,65 +1,62 @@
-//! What each mechanism computes, one file for each of them.
+//! Definitions of all mechanisms, one file each.
 //!
-//! Nothing here is shared with the crates that it checks: patterns and formulas are written a
-//! second time.
+//! Patterns and formulas are implemented independently of the crates that they check.
 
 use zoo_spec::{Lsh, MechanismConfig, for_each_mechanism};
 
 use crate::formula::Formula;
-use crate::hashed::directions;
+use crate::lsh::directions;
 use crate::mask::Mask;
 use crate::problem::Problem;
 
-/// Numbers that are a mechanism's own choice, and not for the oracle to judge.
+/// Parameters of a mechanism that the oracle takes as given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Parameter {
-    /// `[count, d_head]`: the directions of random features.
+    /// `[count, d_head]`: projection directions of random features.
     Directions {
-        /// How many.
+        /// Number of directions.
         count: usize,
-        /// Which ones.
+        /// Seed of the directions.
         seed: u64,
-        /// Numbers in each.
+        /// Head dimension.
         d_head: usize,
     },
-    /// `[rounds, hashes, each, d_head]`: the directions that queries are hashed by, where a
-    /// hash is a pair those of one and then of the other.
+    /// `[rounds, hashes, each, d_head]`: directions that queries are hashed with. If a hash is a
+    /// pair, the directions of its first part precede those of the second.
     HashDirections {
-        /// Chunks, rounds and the seed.
+        /// Bucket size, rounds and seed.
         hashing: Lsh,
-        /// Positions.
+        /// Sequence length.
         seq: usize,
-        /// Numbers in each.
+        /// Head dimension.
         d_head: usize,
     },
-    /// `[batch, heads, seq, rounds]`: the hashes that came of it, of the queries of the
-    /// problem.
+    /// `[batch, heads, seq, rounds]`: hashes of the problem's queries.
     Hashes {
-        /// Chunks, rounds and the seed.
+        /// Bucket size, rounds and seed.
         hashing: Lsh,
-        /// Queries of all examples and heads together.
+        /// Number of queries over all examples and heads.
         queries: usize,
     },
-    /// `[heads, d_head]`: the vectors of an additive score or of predicted places.
+    /// `[heads, d_head]`: vectors of an additive score or of predicted positions.
     Vector {
         /// Query heads.
         heads: usize,
-        /// Numbers in each.
+        /// Head dimension.
         d_head: usize,
     },
-    /// `[heads, d_head, d_head]`: the matrices of a multiplicative score or of predicted
-    /// places.
+    /// `[heads, d_head, d_head]`: matrices of a multiplicative score or of predicted positions.
     Matrix {
         /// Query heads.
         heads: usize,
-        /// Rows and columns.
+        /// Head dimension.
         d_head: usize,
     },
 }
 
 impl Parameter {
-    /// Numbers in it.
-    pub fn count(self) -> usize {
+    /// Number of elements.
+    pub fn num_elements(self) -> usize {
         match self {
             Self::Directions { count, d_head, .. } => count * d_head,
             Self::HashDirections {
@@ -79,25 +76,27 @@ impl Parameter {
 
 /// The definition of a mechanism.
 pub(crate) trait Definition {
-    /// The problem that it solves when it is given this one: with fewer visible keys, or another
-    /// formula, with `parameters` of its own. `None` if it does not accept the problem.
-    fn given(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem>;
+    /// `problem` as this mechanism solves it: with its mask, formula and parameters. `None` if it
+    /// does not accept the problem.
+    fn apply(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+        Some(problem.clone())
+    }
 
-    /// Its key and value heads for `heads` query heads, if it determines them; not those of
-    /// `zoo-spec`, which are what is checked.
+    /// Number of key and value heads for `heads` query heads, if the mechanism determines it.
+    /// Independent of `zoo-spec`, which it checks.
     fn kv_heads(&self, _heads: usize) -> Option<usize> {
         None
     }
 }
 
-/// Where parameters come from.
+/// Source of parameters.
 pub(crate) type Parameters<'a> = dyn Fn(Parameter) -> Vec<f32> + 'a;
 
 macro_rules! registry {
     ($($module:ident::$type:ident),+ $(,)?) => {
         $( mod $module; )+
 
-        fn of(mechanism: &MechanismConfig) -> &dyn Definition {
+        fn definition(mechanism: &MechanismConfig) -> &dyn Definition {
             match mechanism {
                 $( MechanismConfig::$type(mechanism) => mechanism, )+
             }
@@ -108,45 +107,40 @@ macro_rules! registry {
 for_each_mechanism!(registry);
 
 impl Problem {
-    /// The problem that a mechanism solves when it is given this one: with fewer visible keys, or
-    /// another formula, with `parameters` of its own. `None` if it does not accept the problem.
-    pub fn given_to(
+    /// This problem as a mechanism solves it: with its mask, formula and `parameters`. `None` if
+    /// the mechanism does not accept the problem.
+    pub fn with_mechanism(
         &self,
         mechanism: &MechanismConfig,
         parameters: impl Fn(Parameter) -> Vec<f32>,
     ) -> Option<Self> {
-        of(mechanism).given(self, &parameters)
+        definition(mechanism).apply(self, &parameters)
     }
 
-    /// The problem with no more visible than `also` shows.
-    fn seeing(&self, also: Mask) -> Self {
+    /// The problem with a second mask: visible keys are visible in both.
+    fn and_mask(&self, other: Mask) -> Self {
         self.clone().with_mask(match &self.mask {
-            Mask::Full => also,
-            mask => Mask::All(vec![mask.clone(), also]),
+            Mask::Full => other,
+            mask => Mask::All(vec![mask.clone(), other]),
         })
     }
 
-    /// The problem with another formula.
-    fn by(&self, formula: Formula) -> Self {
-        self.clone().with_formula(formula)
-    }
-
-    /// The problem with a formula that has no scores; `None` if it changes scores, or its mask
-    /// is of single pairs.
-    fn without_scores(&self, formula: Formula) -> Option<Self> {
-        let has_no_scores =
+    /// The problem with a linear-attention formula, which computes no scores. `None` if the problem
+    /// modifies scores or masks single pairs.
+    fn with_linear_formula(&self, formula: Formula) -> Option<Self> {
+        let has_plain_scores =
             self.softcap.is_none() && !self.alibi && self.bias.is_none() && self.dropout.is_none();
-        (has_no_scores && is_plain(&self.mask)).then(|| self.by(formula))
+        (has_plain_scores && is_key_mask(&self.mask)).then(|| self.clone().with_formula(formula))
     }
 
-    fn vector(&self) -> Parameter {
+    fn vector_parameter(&self) -> Parameter {
         Parameter::Vector {
             heads: self.heads,
             d_head: self.d_head,
         }
     }
 
-    fn matrix(&self) -> Parameter {
+    fn matrix_parameter(&self) -> Parameter {
         Parameter::Matrix {
             heads: self.heads,
             d_head: self.d_head,
@@ -154,39 +148,39 @@ impl Problem {
     }
 }
 
-/// Key and value heads for `heads` query heads, if the mechanism determines them.
-pub fn kv_heads_of(mechanism: &MechanismConfig, heads: usize) -> Option<usize> {
-    of(mechanism).kv_heads(heads)
+/// Number of key and value heads for `heads` query heads, if the mechanism determines it.
+pub fn expected_kv_heads(mechanism: &MechanismConfig, heads: usize) -> Option<usize> {
+    definition(mechanism).kv_heads(heads)
 }
 
-/// The whole number nearest to the square root of `n`, and at least 1: `r` is nearest as long as
-/// `n <= (r + 1/2)²`, whose whole part is `r² + r`.
-fn rounded_root(n: usize) -> usize {
+/// The square root of `n` rounded to the nearest integer, at least 1. `r` is nearest while
+/// `n <= (r + 1/2)²`, whose integer part is `r² + r`.
+fn rounded_sqrt(n: usize) -> usize {
     let is_below = |root: &usize| root * root + root < n;
     1 + (1..n).take_while(is_below).count()
 }
 
-fn both_sides(window: usize) -> Mask {
+fn symmetric_window(window: usize) -> Mask {
     Mask::Window {
         left: window,
         right: window,
     }
 }
 
-/// Whether a mask hides later keys.
-pub(crate) fn has_causal(mask: &Mask) -> bool {
+/// Whether a mask is causal.
+pub(crate) fn is_causal(mask: &Mask) -> bool {
     match mask {
         Mask::Causal => true,
-        Mask::All(parts) => parts.iter().any(has_causal),
+        Mask::All(parts) => parts.iter().any(is_causal),
         _ => false,
     }
 }
 
-/// Whether a mask can be said of keys alone, but for being causal.
-pub(crate) fn is_plain(mask: &Mask) -> bool {
+/// Whether a mask depends on keys only, apart from being causal.
+pub(crate) fn is_key_mask(mask: &Mask) -> bool {
     match mask {
         Mask::Full | Mask::Causal | Mask::KeyLengths(_) | Mask::KeyPadding(_) => true,
-        Mask::All(parts) => parts.iter().all(is_plain),
+        Mask::All(parts) => parts.iter().all(is_key_mask),
         _ => false,
     }
 }
@@ -197,13 +191,13 @@ mod tests {
     use zoo_spec::{GroupedQuery, Mechanism, SlidingWindow};
 
     fn zeros(parameter: Parameter) -> Vec<f32> {
-        vec![0.0; parameter.count()]
+        vec![0.0; parameter.num_elements()]
     }
 
     #[test]
-    fn roots_are_rounded_to_the_nearest() {
+    fn square_roots_are_rounded_to_nearest() {
         // 2.5² is 6.25, 3.5² is 12.25.
-        let wanted = [
+        let expected = [
             (1, 1),
             (2, 1),
             (3, 2),
@@ -213,37 +207,37 @@ mod tests {
             (13, 4),
             (256, 16),
         ];
-        for (n, root) in wanted {
-            assert_eq!(rounded_root(n), root, "of {n}");
+        for (n, root) in expected {
+            assert_eq!(rounded_sqrt(n), root, "of {n}");
         }
     }
 
     #[test]
-    fn four_or_more_query_heads_share_a_group() {
-        let grouped = GroupedQuery { kv_heads: None }.into();
-        let groups = [1, 3, 4, 6, 8, 12, 20].map(|heads| kv_heads_of(&grouped, heads));
+    fn at_least_four_query_heads_share_a_kv_head() {
+        let grouped = GroupedQuery { n_heads_kv: None }.into();
+        let groups = [1, 3, 4, 6, 8, 12, 20].map(|heads| expected_kv_heads(&grouped, heads));
         assert_eq!(groups, [1, 1, 1, 1, 2, 3, 5].map(Some));
-        assert_eq!(kv_heads_of(&Mechanism::MultiQuery.into(), 8), Some(1));
-        assert_eq!(kv_heads_of(&Mechanism::Flash.into(), 8), None);
+        assert_eq!(expected_kv_heads(&Mechanism::MultiQuery.into(), 8), Some(1));
+        assert_eq!(expected_kv_heads(&Mechanism::Flash.into(), 8), None);
     }
 
     #[test]
-    fn a_window_sees_less() {
+    fn sliding_window_reduces_density() {
         let problem = Problem::new("full", [1, 1, 9, 9, 2]);
         let window = SlidingWindow { window: 1 }.into();
-        let given = problem.given_to(&window, zeros).expect("taken");
-        assert_eq!(given.density(), 25.0 / 81.0);
+        let problem = problem.with_mechanism(&window, zeros).expect("accepted");
+        assert_eq!(problem.density(), 25.0 / 81.0);
     }
 
     #[test]
-    fn what_has_no_scores_takes_nothing_that_changes_them() {
+    fn linear_attention_rejects_score_modifications() {
         let linear = Mechanism::Linear.into();
-        let takes = |problem: Problem| problem.given_to(&linear, zeros).is_some();
+        let accepts = |problem: Problem| problem.with_mechanism(&linear, zeros).is_some();
         let plain = Problem::new("plain", [1, 1, 4, 4, 2]);
-        assert!(takes(plain.clone()));
-        assert!(!takes(plain.clone().with_softcap(1.0)));
-        assert!(!takes(plain.clone().with_mask(Mask::Block(2))));
+        assert!(accepts(plain.clone()));
+        assert!(!accepts(plain.clone().with_softcap(1.0)));
+        assert!(!accepts(plain.clone().with_mask(Mask::Block(2))));
         let retention = Mechanism::Retention.into();
-        assert!(plain.given_to(&retention, zeros).is_none());
+        assert!(plain.with_mechanism(&retention, zeros).is_none());
     }
 }

@@ -4,7 +4,7 @@ use super::{Definition, Parameters};
 use crate::Problem;
 
 impl Definition for MultiQuery {
-    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+    fn apply(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
         (problem.kv_heads == 1).then(|| problem.clone())
     }
 

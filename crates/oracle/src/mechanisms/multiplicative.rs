@@ -4,8 +4,12 @@ use super::{Definition, Parameters};
 use crate::{Formula, Problem};
 
 impl Definition for Multiplicative {
-    fn given(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
-        let matrices = parameters(problem.matrix());
-        Some(problem.by(Formula::Multiplicative(matrices)))
+    fn apply(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
+        let matrices = parameters(problem.matrix_parameter());
+        Some(
+            problem
+                .clone()
+                .with_formula(Formula::Multiplicative(matrices)),
+        )
     }
 }

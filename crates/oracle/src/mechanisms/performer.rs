@@ -1,17 +1,16 @@
 use zoo_spec::Performer;
 
-use super::Parameter;
-use super::{Definition, Parameters};
-use crate::formula::Features;
+use super::{Definition, Parameter, Parameters};
+use crate::formula::FeatureMap;
 use crate::{Formula, Problem};
 
 impl Definition for Performer {
-    fn given(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
+    fn apply(&self, problem: &Problem, parameters: &Parameters<'_>) -> Option<Problem> {
         let directions = parameters(Parameter::Directions {
             count: self.features,
             seed: self.seed,
             d_head: problem.d_head,
         });
-        problem.without_scores(Formula::Features(Features::Random { directions }))
+        problem.with_linear_formula(Formula::Linear(FeatureMap::Random { directions }))
     }
 }

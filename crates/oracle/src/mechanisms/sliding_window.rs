@@ -1,11 +1,10 @@
 use zoo_spec::SlidingWindow;
 
-use super::both_sides;
-use super::{Definition, Parameters};
+use super::{Definition, Parameters, symmetric_window};
 use crate::Problem;
 
 impl Definition for SlidingWindow {
-    fn given(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
-        Some(problem.seeing(both_sides(self.window)))
+    fn apply(&self, problem: &Problem, _: &Parameters<'_>) -> Option<Problem> {
+        Some(problem.and_mask(symmetric_window(self.window)))
     }
 }

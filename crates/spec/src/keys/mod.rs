@@ -10,23 +10,23 @@ pub use self::range::Range;
 
 /// A key of a section, or of a table within one.
 pub struct Key {
-    /// Its name in a file.
+    /// Name in a file.
     pub name: &'static str,
-    /// Its description: one sentence, the doc comment of the field.
+    /// Description: one sentence, the doc comment of the field.
     pub about: &'static str,
-    /// The values it accepts.
+    /// Accepted values.
     pub values: Values,
     /// Whether it may be omitted.
     pub presence: Presence,
-    /// Its default, if that does not depend on other keys.
+    /// Default value, if it does not depend on other keys.
     pub default: fn() -> Option<toml::Value>,
 }
 
 /// Whether a key may be omitted.
 #[derive(Clone, Copy)]
 pub enum Presence {
-    /// Yes: it has a default.
-    Usual,
+    /// Yes: it has a fixed default.
+    Default,
     /// Yes: its default depends on other keys, as described here.
     Optional(&'static str),
     /// No.
@@ -35,25 +35,25 @@ pub enum Presence {
 
 /// The values that a key accepts.
 pub enum Values {
-    /// An integer from `least` to `most`, inclusive.
+    /// An integer from `min` to `max`, inclusive.
     Count {
         /// The smallest value.
-        least: i64,
+        min: i64,
         /// The largest value.
-        most: i64,
+        max: i64,
     },
-    /// A number.
+    /// A floating-point number.
     Number(Range),
     /// `true` or `false`.
-    Flag,
-    /// Any text.
+    Bool,
+    /// A string.
     Text,
     /// A path, relative to the working directory.
     Path,
     /// A path, or a list of two.
     Paths,
     /// One of several names.
-    Words(&'static [Variant]),
+    Names(&'static [Variant]),
     /// One of several names, or a table with the name as `kind` and the keys of that kind.
     Choice(&'static Choice),
     /// A backend's name, optionally with a device index.
@@ -62,9 +62,9 @@ pub enum Values {
     Devices,
 }
 
-/// Several names, some of which have keys of their own.
+/// A choice among names, some of which have keys of their own.
 pub struct Choice {
-    /// What is chosen, for messages.
+    /// What is chosen, for messages and headings.
     pub name: &'static str,
     /// The alternatives.
     pub variants: &'static [Variant],
@@ -73,76 +73,77 @@ pub struct Choice {
 /// One of several names.
 pub struct Variant {
     /// The name.
-    pub word: &'static str,
+    pub name: &'static str,
     /// Aliases.
-    pub others: &'static [&'static str],
+    pub aliases: &'static [&'static str],
     /// Its description: the doc comment of the variant.
     pub about: &'static str,
-    /// Its keys.
+    /// Keys of its own.
     pub keys: &'static [Key],
 }
 
 impl Variant {
     /// The variant of this name or alias.
-    pub fn named(variants: &'static [Self], word: &str) -> Option<&'static Self> {
-        let is_it = |variant: &&Self| variant.word == word || variant.others.contains(&word);
-        variants.iter().find(is_it)
+    pub fn named(variants: &'static [Self], name: &str) -> Option<&'static Self> {
+        let matches = |variant: &&Self| variant.name == name || variant.aliases.contains(&name);
+        variants.iter().find(matches)
     }
 
     /// All names and aliases.
-    pub fn words(variants: &'static [Self]) -> impl Iterator<Item = &'static str> {
-        let words = variants.iter().map(|variant| variant.word);
-        words.chain(variants.iter().flat_map(|variant| variant.others).copied())
+    pub fn names(variants: &'static [Self]) -> impl Iterator<Item = &'static str> {
+        let names = variants.iter().map(|variant| variant.name);
+        names.chain(variants.iter().flat_map(|variant| variant.aliases).copied())
     }
 }
 
-/// A whole number from `least` to `most`.
-pub const fn count(least: i64, most: i64) -> Values {
-    Values::Count { least, most }
+/// An integer from `min` to `max`, inclusive.
+pub const fn count(min: i64, max: i64) -> Values {
+    Values::Count { min, max }
 }
 
-// Upper bounds are far above what anybody trains with, and low enough for products of two sizes to
-// be counted. What is too large for one machine is for `estimate` to tell.
+// Upper bounds are far above practical sizes, and low enough that products of two sizes do not
+// overflow. `zoo-config` estimates whether a model fits into memory.
 
-/// Numbers of a vector.
+/// Size of a vector.
 pub const WIDTH: Values = count(1, 1 << 20);
-/// Layers of a model.
+/// Number of layers.
 pub const LAYERS: Values = count(1, 4096);
-/// Heads of an attention.
+/// Number of attention heads.
 pub const HEADS: Values = count(1, 1 << 16);
 /// Positions of a sequence: lengths, blocks, strides.
 pub const LENGTH: Values = count(1, 1 << 30);
-/// The same, or none.
+/// The same, or 0.
 pub const LENGTH_OR_NONE: Values = count(0, 1 << 30);
-/// Tokens that are generated one after the other, and what is compared among them.
+/// Number of generated tokens, or n-gram length.
 pub const GENERATED: Values = count(1, 1 << 20);
-/// Examples of a batch, or tokens.
+/// Examples or tokens per batch.
 pub const BATCH: Values = count(1, 1 << 30);
-/// Examples that are generated.
-pub const EXAMPLES: Values = count(1, MOST_EXAMPLES);
-/// The same, or none.
-pub const EXAMPLES_OR_NONE: Values = count(0, MOST_EXAMPLES);
-const MOST_EXAMPLES: i64 = 1_000_000_000;
-/// Steps of training, and what is counted in them.
-pub const STEPS: Values = count(1, MOST_STEPS);
-/// The same, or none.
-pub const STEPS_OR_NONE: Values = count(0, MOST_STEPS);
-const MOST_STEPS: i64 = 1_000_000_000_000;
-/// How many of what there is are used at most: any number.
-pub const LIMIT: Values = count(1, MOST_STEPS);
+/// Number of synthetic examples.
+pub const EXAMPLES: Values = count(1, MAX_EXAMPLES);
+/// The same, or 0.
+pub const EXAMPLES_OR_NONE: Values = count(0, MAX_EXAMPLES);
+const MAX_EXAMPLES: i64 = 1_000_000_000;
+/// Number of training steps.
+pub const STEPS: Values = count(1, MAX_STEPS);
+/// The same, or 0.
+pub const STEPS_OR_NONE: Values = count(0, MAX_STEPS);
+/// The largest number of steps.
+pub const MAX_STEPS: i64 = 1_000_000_000_000;
+/// A maximum number of examples, tokens or beams.
+pub const LIMIT: Values = count(1, MAX_STEPS);
 /// Any seed that TOML can hold.
 pub const SEED: Values = count(0, i64::MAX);
-/// Tokens of a vocabulary: the special ones and four more.
+/// Vocabulary size: the special tokens and at least four more.
 pub const TOKENS: Values = count(8, 1 << 21);
 /// At least 0 and below 1.
-pub const SHARE: Values = Values::Number(Range::SHARE);
+pub const PROBABILITY: Values = Values::Number(Range::PROBABILITY);
 /// Above 0.
 pub const POSITIVE: Values = Values::Number(Range::POSITIVE);
-/// A temperature of attention scores.
+/// Temperature of attention scores.
 pub const TEMPERATURE: Values = Values::Number(Range::TEMPERATURE);
-/// A coefficient of a loss term.
+/// Coefficient of a loss term.
 pub const COEFFICIENT: Values = Values::Number(Range::COEFFICIENT);
-/// A cap of attention scores.
+/// Softcap of attention scores.
 pub const SOFTCAP: Values = Values::Number(Range::SOFTCAP);
 /// At least 0.
 pub const NOT_NEGATIVE: Values = Values::Number(Range::NOT_NEGATIVE);
@@ -155,7 +156,7 @@ pub const NOT_NEGATIVE: Values = Values::Number(Range::NOT_NEGATIVE);
 #[macro_export]
 macro_rules! keys {
     (@presence) => {
-        $crate::keys::Presence::Usual
+        $crate::keys::Presence::Default
     };
     (@presence $presence:expr) => {
         $presence
@@ -213,68 +214,68 @@ macro_rules! keys {
     };
 }
 
-/// An enum of words, each as `Name = "word"`. `: "what"` is what its words are called in errors;
-/// `= Name` after it makes that variant the default.
+/// An enum of names, each as `Variant = "name"`. `: "what"` is what errors call such a name; an
+/// optional `= Variant` after it is the default.
 #[macro_export]
-macro_rules! words {
+macro_rules! names {
     (
         $(#[doc = $about:literal])*
         $(#[derive($($derive:path),+)])?
-        pub enum $name:ident: $what:literal $(= $default:ident)? {
-            $( $(#[doc = $doc:literal])* $variant:ident = $word:literal, )+
+        pub enum $type:ident: $what:literal $(= $default:ident)? {
+            $( $(#[doc = $doc:literal])* $variant:ident = $name:literal, )+
         }
     ) => {
         $(#[doc = $about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         $(#[derive($($derive),+)])?
-        pub enum $name {
-            $( $(#[doc = $doc])* #[serde(rename = $word)] $variant, )+
+        pub enum $type {
+            $( $(#[doc = $doc])* #[serde(rename = $name)] $variant, )+
         }
 
-        impl $name {
+        impl $type {
             /// All variants, in the order of their declaration.
-            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
             /// Every name with its description.
-            pub const WORDS: &'static [$crate::keys::Variant] = &[
+            pub const NAMES: &'static [$crate::keys::Variant] = &[
                 $( $crate::keys::Variant {
-                    word: $word,
-                    others: &[],
+                    name: $name,
+                    aliases: &[],
                     about: concat!($($doc),*),
                     keys: &[],
                 }, )+
             ];
 
             /// Its name.
-            pub fn word(self) -> &'static str {
-                match self { $( Self::$variant => $word, )+ }
+            pub fn name(self) -> &'static str {
+                match self { $( Self::$variant => $name, )+ }
             }
         }
 
-        $( impl Default for $name {
+        $( impl Default for $type {
             fn default() -> Self {
                 Self::$default
             }
         } )?
 
-        impl std::fmt::Display for $name {
+        impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.word())
+                f.write_str(self.name())
             }
         }
 
-        impl std::str::FromStr for $name {
-            type Err = $crate::UnknownWord;
+        impl std::str::FromStr for $type {
+            type Err = $crate::UnknownName;
 
-            fn from_str(word: &str) -> Result<Self, Self::Err> {
-                let found = Self::ALL.into_iter().find(|known| known.word() == word);
-                found.ok_or_else(|| Self::Err::new($what, word, Self::ALL.map(Self::word)))
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                let found = Self::ALL.into_iter().find(|known| known.name() == name);
+                found.ok_or_else(|| Self::Err::new($what, name, Self::ALL.map(Self::name)))
             }
         }
     };
 }
 
-/// An enum of kinds, each as `Name(Keys) = "word"`, or without keys of its own.
+/// An enum of kinds, each as `Variant(Keys) = "name" | "alias"`, or without keys.
 #[macro_export]
 macro_rules! kinds {
     (@keys) => {
@@ -286,10 +287,10 @@ macro_rules! kinds {
     (
         $(#[doc = $about:literal])+
         $(#[derive($derive:ident)])?
-        pub enum $name:ident {
+        pub enum $type:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $variant:ident $(($keys:ident))? = $word:literal $(| $other:literal)*,
+                $variant:ident $(($keys:ident))? = $name:literal $(| $alias:literal)*,
             )+
         }
     ) => {
@@ -297,28 +298,28 @@ macro_rules! kinds {
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         $(#[derive($derive)])?
         #[serde(tag = "kind")]
-        pub enum $name {
+        pub enum $type {
             $(
                 $(#[doc = $doc])+
-                #[serde(rename = $word $(, alias = $other)*)]
+                #[serde(rename = $name $(, alias = $alias)*)]
                 $variant $(($keys))?,
             )+
         }
 
-        impl $name {
+        impl $type {
             /// Every kind with its description and keys.
             pub const KINDS: &'static [$crate::keys::Variant] = &[
                 $( $crate::keys::Variant {
-                    word: $word,
-                    others: &[$($other),*],
+                    name: $name,
+                    aliases: &[$($alias),*],
                     about: concat!($($doc),+),
                     keys: $crate::kinds!(@keys $($keys)?),
                 }, )+
             ];
 
-            /// The word for it.
-            pub fn word(&self) -> &'static str {
-                match self { $( Self::$variant { .. } => $word, )+ }
+            /// Its name.
+            pub fn name(&self) -> &'static str {
+                match self { $( Self::$variant { .. } => $name, )+ }
             }
         }
     };
@@ -327,9 +328,9 @@ macro_rules! kinds {
 /// A value that a key does not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValue {
-    /// The key, `positions.longest` for that of a table.
+    /// The key; `positions.max_positions` for a key of a table.
     pub key: String,
-    /// What it accepts.
+    /// Accepted values.
     pub allowed: String,
     /// The value.
     pub got: String,
@@ -348,11 +349,11 @@ impl Key {
                     ..wrong
                 });
             }
-            (Values::Count { least, .. }, toml::Value::Integer(value)) if value < least => {
-                format!("at least {least}")
+            (Values::Count { min, .. }, toml::Value::Integer(value)) if value < min => {
+                format!("at least {min}")
             }
-            (Values::Count { most, .. }, toml::Value::Integer(value)) if value > most => {
-                format!("at most {most}")
+            (Values::Count { max, .. }, toml::Value::Integer(value)) if value > max => {
+                format!("at most {max}")
             }
             (Values::Number(range), toml::Value::Float(value)) if !range.contains(*value) => {
                 range.to_string()
@@ -371,9 +372,9 @@ impl Key {
 ///
 /// # Errors
 ///
-/// [`InvalidValue`] for the first that is out of range.
-pub fn check_keys(of: &impl serde::Serialize, keys: &[Key]) -> Result<(), InvalidValue> {
-    match toml::Table::try_from(of) {
+/// [`InvalidValue`] for the first value out of range.
+pub fn check_keys(config: &impl serde::Serialize, keys: &[Key]) -> Result<(), InvalidValue> {
+    match toml::Table::try_from(config) {
         Ok(table) => check_table(&table, keys),
         // Only an integer beyond what TOML can represent, a seed, cannot be converted.
         Err(_) => Ok(()),
@@ -381,38 +382,37 @@ pub fn check_keys(of: &impl serde::Serialize, keys: &[Key]) -> Result<(), Invali
 }
 
 fn check_table(table: &toml::Table, keys: &[Key]) -> Result<(), InvalidValue> {
-    let given = |key: &&Key| table.contains_key(key.name);
-    let mut given = keys.iter().filter(given);
-    given.try_for_each(|key| key.check(&table[key.name]))
+    let mut present = keys.iter().filter(|key| table.contains_key(key.name));
+    present.try_for_each(|key| key.check(&table[key.name]))
 }
 
 #[cfg(test)]
-#[allow(unreachable_pub, reason = "the macro declares what is public")]
+#[allow(unreachable_pub, reason = "the macro declares public items")]
 mod tests {
-    crate::words! {
-        /// What is done with a list.
+    crate::names! {
+        /// An operation on a list.
         pub enum Operation: "operation" = Min {
             /// The largest.
             Max = "max",
-            /// The least.
+            /// The smallest.
             Min = "min",
         }
     }
 
     #[test]
-    fn every_word_reads_back() {
+    fn names_round_trip() {
         for one in Operation::ALL {
-            assert_eq!(one.word().parse(), Ok(one));
-            assert_eq!(one.to_string(), one.word());
+            assert_eq!(one.name().parse(), Ok(one));
+            assert_eq!(one.to_string(), one.name());
             let json = serde_json::to_string(&one).unwrap();
             assert_eq!(json, format!("\"{one}\""));
             assert_eq!(serde_json::from_str::<Operation>(&json).unwrap(), one);
         }
         let error = "mxa".parse::<Operation>().unwrap_err();
         assert_eq!(error.nearest(), Some("max"));
-        assert_eq!(error.known, Operation::ALL.map(Operation::word));
+        assert_eq!(error.known, Operation::ALL.map(Operation::name));
         assert_eq!(Operation::default(), Operation::Min);
-        let described = Operation::WORDS.iter().map(|variant| variant.word);
-        assert!(described.eq(Operation::ALL.map(Operation::word)));
+        let described = Operation::NAMES.iter().map(|variant| variant.name);
+        assert!(described.eq(Operation::ALL.map(Operation::name)));
     }
 }

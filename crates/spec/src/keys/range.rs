@@ -1,82 +1,80 @@
-//! Which numbers are allowed.
+//! Ranges of floating-point keys.
 
 use std::fmt;
 
-/// Numbers between two bounds; never NaN, never infinite.
+/// A range of finite numbers.
 #[derive(Clone, Copy)]
 pub struct Range {
-    least: Bound,
-    most: Bound,
+    min: Bound,
+    max: Bound,
 }
 
 #[derive(Clone, Copy)]
 enum Bound {
     None,
-    /// Up to this, and this itself.
-    At(f64),
-    /// Up to this, but not this itself.
-    Open(f64),
+    Inclusive(f64),
+    Exclusive(f64),
 }
 
 impl Range {
-    /// A probability or share below 1.
-    pub const SHARE: Self = Self::new(Bound::At(0.0), Bound::Open(1.0));
-    /// A share above 0.
-    pub const FRACTION: Self = Self::new(Bound::Open(0.0), Bound::At(1.0));
-    /// A share from 0 to 1.
-    pub const PART: Self = Self::new(Bound::At(0.0), Bound::At(1.0));
-    /// A factor between 0 and 1.
-    pub const SHRINKING: Self = Self::new(Bound::Open(0.0), Bound::Open(1.0));
+    /// A probability below 1.
+    pub const PROBABILITY: Self = Self::new(Bound::Inclusive(0.0), Bound::Exclusive(1.0));
+    /// A probability above 0.
+    pub const FRACTION: Self = Self::new(Bound::Exclusive(0.0), Bound::Inclusive(1.0));
+    /// A probability from 0 to 1.
+    pub const UNIT_INTERVAL: Self = Self::new(Bound::Inclusive(0.0), Bound::Inclusive(1.0));
+    /// A decay factor: above 0 and below 1.
+    pub const DECAY: Self = Self::new(Bound::Exclusive(0.0), Bound::Exclusive(1.0));
     /// Above 0.
-    pub const POSITIVE: Self = Self::new(Bound::Open(0.0), Bound::None);
+    pub const POSITIVE: Self = Self::new(Bound::Exclusive(0.0), Bound::None);
     /// At least 0.
-    pub const NOT_NEGATIVE: Self = Self::new(Bound::At(0.0), Bound::None);
-    /// A temperature of attention.
-    pub const TEMPERATURE: Self = Self::new(Bound::At(1e-6), Bound::At(1e6));
-    /// A cap of attention scores.
-    pub const SOFTCAP: Self = Self::new(Bound::At(1e-30), Bound::At(1e30));
-    /// A coefficient of a loss term, of either sign.
-    pub const COEFFICIENT: Self = Self::new(Bound::At(-1e6), Bound::At(1e6));
+    pub const NOT_NEGATIVE: Self = Self::new(Bound::Inclusive(0.0), Bound::None);
+    /// Temperature of attention scores.
+    pub const TEMPERATURE: Self = Self::new(Bound::Inclusive(1e-6), Bound::Inclusive(1e6));
+    /// Softcap of attention scores.
+    pub const SOFTCAP: Self = Self::new(Bound::Inclusive(1e-30), Bound::Inclusive(1e30));
+    /// Coefficient of a loss term, of either sign.
+    pub const COEFFICIENT: Self = Self::new(Bound::Inclusive(-1e6), Bound::Inclusive(1e6));
 
-    const fn new(least: Bound, most: Bound) -> Self {
-        Self { least, most }
+    const fn new(min: Bound, max: Bound) -> Self {
+        Self { min, max }
     }
 
-    /// Whether the number is in the range.
-    pub fn contains(self, number: f64) -> bool {
-        let above = match self.least {
+    /// Whether the value is in the range. NaN and infinities are in none.
+    pub fn contains(self, value: f64) -> bool {
+        let above = match self.min {
             Bound::None => true,
-            Bound::At(least) => number >= least,
-            Bound::Open(least) => number > least,
+            Bound::Inclusive(min) => value >= min,
+            Bound::Exclusive(min) => value > min,
         };
-        let below = match self.most {
+        let below = match self.max {
             Bound::None => true,
-            Bound::At(most) => number <= most,
-            Bound::Open(most) => number < most,
+            Bound::Inclusive(max) => value <= max,
+            Bound::Exclusive(max) => value < max,
         };
-        number.is_finite() && above && below
+        value.is_finite() && above && below
     }
 }
 
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.least {
+        match self.min {
             Bound::None => {}
-            Bound::At(least) => write!(f, "at least {}", Plain(least))?,
-            Bound::Open(least) => write!(f, "above {}", Plain(least))?,
+            Bound::Inclusive(min) => write!(f, "at least {}", Plain(min))?,
+            Bound::Exclusive(min) => write!(f, "above {}", Plain(min))?,
         }
-        if !matches!((self.least, self.most), (Bound::None, _) | (_, Bound::None)) {
+        if !matches!((self.min, self.max), (Bound::None, _) | (_, Bound::None)) {
             f.write_str(" and ")?;
         }
-        match self.most {
+        match self.max {
             Bound::None => Ok(()),
-            Bound::At(most) => write!(f, "at most {}", Plain(most)),
-            Bound::Open(most) => write!(f, "below {}", Plain(most)),
+            Bound::Inclusive(max) => write!(f, "at most {}", Plain(max)),
+            Bound::Exclusive(max) => write!(f, "below {}", Plain(max)),
         }
     }
 }
 
-/// A number without a row of zeros.
+/// A number in scientific notation where plain digits would be many zeros.
 struct Plain(f64);
 
 impl fmt::Display for Plain {
@@ -93,10 +91,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_where_they_are_said_to_be() {
-        for (range, said, inside, outside) in [
+    fn bounds_and_descriptions() {
+        for (range, description, inside, outside) in [
             (
-                Range::SHARE,
+                Range::PROBABILITY,
                 "at least 0 and below 1",
                 vec![0.0, 0.999],
                 vec![-0.1, 1.0],
@@ -108,13 +106,13 @@ mod tests {
                 vec![0.0, 1.1],
             ),
             (
-                Range::PART,
+                Range::UNIT_INTERVAL,
                 "at least 0 and at most 1",
                 vec![0.0, 1.0],
                 vec![-0.1, 1.1],
             ),
             (
-                Range::SHRINKING,
+                Range::DECAY,
                 "above 0 and below 1",
                 vec![0.5],
                 vec![0.0, 1.0],
@@ -128,9 +126,9 @@ mod tests {
                 vec![0.0, 2e6],
             ),
         ] {
-            assert_eq!(range.to_string(), said);
-            assert!(inside.iter().all(|x| range.contains(*x)), "{said}");
-            assert!(!outside.iter().any(|x| range.contains(*x)), "{said}");
+            assert_eq!(range.to_string(), description);
+            assert!(inside.iter().all(|x| range.contains(*x)), "{description}");
+            assert!(!outside.iter().any(|x| range.contains(*x)), "{description}");
             assert!(!range.contains(f64::NAN) && !range.contains(f64::INFINITY));
         }
     }

@@ -18,7 +18,7 @@ mechanism! {
         seed: u64 = 0, small 5, SEED;
     }
 
-    capabilities: |_| Capabilities::of_pattern(PatternUse {
+    capabilities: |_| Capabilities::from_pattern(PatternUse {
         cross_attention: SELF_ATTENTION_ONLY,
         decoding: Err("its global blocks at the end depend on the final length"),
         padding: Padding::ChangesResult("its global blocks at the end would be padding"),

@@ -10,7 +10,7 @@ mechanism! {
         size: usize = 256, small 3, LENGTH;
     }
 
-    capabilities: |_| Capabilities::of_pattern(PatternUse {
+    capabilities: |_| Capabilities::from_pattern(PatternUse {
         cross_attention: SELF_ATTENTION_ONLY,
         decoding: Ok(()),
         padding: Padding::Masked,

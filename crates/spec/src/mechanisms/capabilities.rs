@@ -42,12 +42,12 @@ pub enum KvHeads {
 
 impl KvHeads {
     /// Their number for `heads` query heads, if the mechanism determines it.
-    pub fn of(self, heads: usize) -> Option<usize> {
+    pub fn count(self, heads: usize) -> Option<usize> {
         match self {
             Self::Any | Self::FromQueries => None,
             Self::Exactly(kv_heads) => Some(kv_heads),
             Self::Quarter => {
-                let divides = |fewer: &usize| heads.is_multiple_of(*fewer);
+                let divides = |kv_heads: &usize| heads.is_multiple_of(*kv_heads);
                 (1..=heads / 4).rev().find(divides).or(Some(1))
             }
         }
@@ -57,11 +57,11 @@ impl KvHeads {
 /// What padding at the end of a sequence does to the positions before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
-    /// Nothing where a causal mask or key lengths hide it.
+    /// Nothing if a causal mask or key lengths mask it.
     Masked,
-    /// Nothing where key lengths are given; a causal mask is not enough, because all keys count.
+    /// Nothing if key lengths are given; a causal mask is not enough, because all keys contribute.
     NeedsKeyLengths,
-    /// It changes the result, for this reason: sequences are computed by length.
+    /// It changes the result, for this reason; such sequences are batched by length.
     ChangesResult(&'static str),
 }
 
@@ -108,7 +108,7 @@ impl SupportedOptions {
     };
 }
 
-/// Why a mechanism has no entropy.
+/// Why the entropy of a mechanism is undefined.
 pub(super) const NO_DISTRIBUTION: Support = Err("its weights do not sum to one");
 
 const NO_SCORES: Support = Err("it computes no scores or weights");
@@ -121,13 +121,13 @@ pub enum Difference {
     None,
     /// Query heads share key and value heads.
     SharedHeads,
-    /// It hides keys that the mask shows.
-    HiddenKeys,
+    /// It masks further keys.
+    MaskedKeys,
     /// It weights the same keys differently.
     Weights,
 }
 
-/// What is left to state about exact softmax attention over the keys that a pattern shows.
+/// The capabilities that differ between exact softmax attention mechanisms with a sparse pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PatternUse {
     /// Attention from one sequence to another.
@@ -138,16 +138,15 @@ pub struct PatternUse {
     pub padding: Padding,
 }
 
-impl Difference {
-    /// That of a mechanism.
-    pub fn of(mechanism: Mechanism) -> Self {
+impl From<Mechanism> for Difference {
+    fn from(mechanism: Mechanism) -> Self {
         MechanismConfig::from(mechanism).capabilities().difference
     }
 }
 
 impl Capabilities {
-    /// Those of exact softmax attention over the keys that a pattern shows.
-    pub const fn of_pattern(pattern: PatternUse) -> Self {
+    /// The capabilities of exact softmax attention over the visible keys of a sparse pattern.
+    pub const fn from_pattern(pattern: PatternUse) -> Self {
         Self {
             kv_heads: KvHeads::Any,
             cross_attention: pattern.cross_attention,
@@ -156,7 +155,7 @@ impl Capabilities {
             padding: pattern.padding,
             options: SupportedOptions::ALL,
             returns_weights: false,
-            difference: Difference::HiddenKeys,
+            difference: Difference::MaskedKeys,
         }
     }
 }

@@ -8,13 +8,13 @@ mechanism! {
     pub struct Fixed = "fixed" {
         /// Positions in a block.
         block: Option<usize> = None, small Some(3), LENGTH, Presence::Optional("sqrt(seq_k)");
-        /// Summary columns: keys at the end of each block that all queries see.
+        /// Summary columns: keys at the end of each block, visible to all queries.
         summary: usize = 8, small 1, LENGTH_OR_NONE;
     }
 
     capabilities: |config| {
         let needs = Err("without `block`, it is sqrt(seq_k), which grows while decoding");
-        Capabilities::of_pattern(PatternUse {
+        Capabilities::from_pattern(PatternUse {
             cross_attention: SELF_ATTENTION_ONLY,
             decoding: if config.block.is_some() { Ok(()) } else { needs },
             padding: match config.block {

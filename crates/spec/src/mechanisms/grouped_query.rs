@@ -7,11 +7,11 @@ mechanism! {
     #[paper("Ainslie 2023", "https://arxiv.org/abs/2305.13245")]
     pub struct GroupedQuery = "grouped-query" {
         /// Key and value heads.
-        kv_heads: Option<usize> = None, small Some(2), HEADS, Presence::Optional("heads / 4");
+        n_heads_kv: Option<usize> = None, small Some(2), HEADS, Presence::Optional("n_heads / 4");
     }
 
     capabilities: |config| Capabilities {
-        kv_heads: config.kv_heads.map_or(KvHeads::Quarter, KvHeads::Exactly),
+        kv_heads: config.n_heads_kv.map_or(KvHeads::Quarter, KvHeads::Exactly),
         cross_attention: Ok(()),
         bidirectional: Ok(()),
         decoding: Ok(()),

@@ -7,7 +7,7 @@ mechanism! {
     #[paper("Katharopoulos 2020", "https://arxiv.org/abs/2006.16236")]
     pub struct Linear = "linear" {
         /// Feature map.
-        features: LinearFeatures = LinearFeatures::Elu1, small LinearFeatures::Elu1, Values::Words(LinearFeatures::WORDS);
+        features: LinearFeatures = LinearFeatures::Elu1, small LinearFeatures::Elu1, Values::Names(LinearFeatures::NAMES);
     }
 
     capabilities: |_| Capabilities {
@@ -22,7 +22,7 @@ mechanism! {
     }
 }
 
-crate::words! {
+crate::names! {
     /// The feature map of linear attention.
     pub enum LinearFeatures: "feature map" {
         /// `elu(x) + 1`.

@@ -2,7 +2,7 @@ use super::{Capabilities, Padding, PatternUse};
 use crate::keys::LENGTH_OR_NONE;
 
 mechanism! {
-    /// Softmax over a window of w keys, queries and keys aligned at the start.
+    /// Softmax over ±w keys around the key with the query's own index.
     #[about(time = "n·w", memory = "n", Exact, "local.md")]
     #[paper("Luong 2015", "https://arxiv.org/abs/1508.04025")]
     pub struct LocalM = "local-m" {
@@ -10,7 +10,7 @@ mechanism! {
         window: usize = 10, small 3, LENGTH_OR_NONE;
     }
 
-    capabilities: |_| Capabilities::of_pattern(PatternUse {
+    capabilities: |_| Capabilities::from_pattern(PatternUse {
         cross_attention: Ok(()),
         decoding: Ok(()),
         padding: Padding::Masked,

@@ -3,7 +3,7 @@ use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::LENGTH;
 
 mechanism! {
-    /// Softmax over a window of w keys around a predicted position, with Gaussian weighting.
+    /// Softmax over ±w keys around a predicted position, with Gaussian weighting.
     #[about(time = "n²", memory = "n²", Different, "local.md")]
     #[paper("Luong 2015", "https://arxiv.org/abs/1508.04025")]
     pub struct LocalP = "local-p" {
@@ -22,6 +22,6 @@ mechanism! {
             ..SupportedOptions::ALL
         },
         returns_weights: true,
-        difference: Difference::HiddenKeys,
+        difference: Difference::MaskedKeys,
     }
 }

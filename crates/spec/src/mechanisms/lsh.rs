@@ -2,7 +2,7 @@ use super::{Capabilities, Difference, KvHeads, Padding, Support, SupportedOption
 use crate::keys::{LENGTH, SEED, count};
 
 mechanism! {
-    /// Softmax over the keys that hash like the query, up to 2·w in each of r rounds; the keys
+    /// Softmax over keys in the same hash bucket, at most 2·w in each of r rounds; the keys
     /// are the normalised queries.
     #[about(time = "n·r·(w + sqrt(n/w))", memory = "n·r·w", Approximate, "lsh.md")]
     #[paper("Kitaev 2020", "https://arxiv.org/abs/2001.04451")]
@@ -11,7 +11,7 @@ mechanism! {
         bucket: usize = 64, small 2, LENGTH;
         /// Hash rounds.
         rounds: usize = 4, small 2, count(1, 1 << 10);
-        /// Seed of the hash directions.
+        /// Seed of the hash directions; training passes combine it with random numbers of the device.
         seed: u64 = 0, small 1, SEED;
     }
 
@@ -30,7 +30,7 @@ mechanism! {
             ..SupportedOptions::ALL
         },
         returns_weights: false,
-        difference: Difference::HiddenKeys,
+        difference: Difference::MaskedKeys,
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Each mechanism is a struct in a file of its own: its keys with their defaults, its
 //! [description](About), its [capabilities](Capabilities) and a small instance for tests. The
-//! list in [`for_each_mechanism!`](crate::for_each_mechanism) is the only list of mechanisms in
-//! the workspace: the enums below, the config file's keys, the README's table, the dispatch of
-//! `zoo-attention` and the oracle's are generated from it.
+//! list in [`for_each_mechanism!`](crate::for_each_mechanism) is the only one in the workspace:
+//! the enums below, the keys of a config file, the README's table and the dispatch of
+//! `zoo-attention` and the oracle are generated from it.
 
 mod capabilities;
 #[macro_use]
@@ -23,7 +23,7 @@ pub use self::capabilities::{
 };
 pub use self::declare::{About, Exactness, MechanismSpec};
 pub use self::linear::LinearFeatures;
-use crate::UnknownWord;
+use crate::UnknownName;
 use crate::keys::{Choice, InvalidValue, Key, Variant, check_keys};
 
 /// Calls the macro `$callback` with every mechanism as `module::Type`, in the order in which they
@@ -63,7 +63,7 @@ macro_rules! registry {
             pub use self::$module::$type;
         )+
 
-        /// A mechanism, without its sizes.
+        /// A mechanism, without its keys.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Mechanism {
             $(
@@ -72,7 +72,7 @@ macro_rules! registry {
             )+
         }
 
-        /// A mechanism with its sizes. In a file, either a name, `"flash"`, for the default sizes,
+        /// A mechanism with its keys. In a file, either a name, `"flash"`, for the defaults,
         /// or a table, `{ kind = "longformer", window = 256, global = 1 }`.
         #[derive(Debug, Clone, Copy, PartialEq)]
         pub enum MechanismConfig {
@@ -91,7 +91,7 @@ macro_rules! registry {
         )+
 
         impl From<Mechanism> for MechanismConfig {
-            /// With the default sizes.
+            /// With default keys.
             fn from(mechanism: Mechanism) -> Self {
                 match mechanism {
                     $( Mechanism::$type => Self::$type($type::default()), )+
@@ -111,15 +111,15 @@ macro_rules! registry {
                 }
             }
 
-            /// The mechanism at sizes at which it differs from full attention over a sequence of
-            /// nine positions and four heads.
+            /// A configuration that differs from full attention with nine positions and four
+            /// heads.
             pub fn small_for_tests(self) -> MechanismConfig {
                 match self {
                     $( Self::$type => $type::small_for_tests().into(), )+
                 }
             }
 
-            /// The mechanism with the sizes of a table.
+            /// The mechanism with the keys of a table.
             fn with_keys(self, table: Table) -> Result<MechanismConfig, serde_json::Error> {
                 Ok(match self {
                     $( Self::$type => serde_json::from_value::<$type>(table.into())?.into(), )+
@@ -151,8 +151,8 @@ macro_rules! registry {
 
         const VARIANTS: [Variant; Mechanism::COUNT] = [
             $( Variant {
-                word: $type::NAME,
-                others: $type::ALIASES,
+                name: $type::NAME,
+                aliases: $type::ALIASES,
                 about: $type::SUMMARY,
                 keys: $type::KEYS,
             }, )+
@@ -177,13 +177,13 @@ impl Mechanism {
     }
 
     /// Its name.
-    pub fn word(self) -> &'static str {
-        self.variant().word
+    pub fn name(self) -> &'static str {
+        self.variant().name
     }
 
-    /// Other names for it.
+    /// Its aliases.
     pub fn aliases(self) -> &'static [&'static str] {
-        self.variant().others
+        self.variant().aliases
     }
 
     /// What it computes, in one sentence without a full stop.
@@ -204,29 +204,29 @@ impl Mechanism {
 
 impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.name())
     }
 }
 
 impl FromStr for Mechanism {
-    type Err = UnknownWord;
+    type Err = UnknownName;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        let is_it =
-            |mechanism: &Self| mechanism.word() == word || mechanism.aliases().contains(&word);
-        let known = || Variant::words(MECHANISMS.variants);
-        let found = Self::ALL.into_iter().find(is_it);
-        found.ok_or_else(|| UnknownWord::new("mechanism", word, known()))
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let matches =
+            |mechanism: &Self| mechanism.name() == name || mechanism.aliases().contains(&name);
+        let known = || Variant::names(MECHANISMS.variants);
+        let found = Self::ALL.into_iter().find(matches);
+        found.ok_or_else(|| UnknownName::new("mechanism", name, known()))
     }
 }
 
 impl MechanismConfig {
     /// Key and value heads for `heads` query heads, if the mechanism determines them.
     pub fn kv_heads(&self, heads: usize) -> Option<usize> {
-        self.capabilities().kv_heads.of(heads)
+        self.capabilities().kv_heads.count(heads)
     }
 
-    /// Checks every size against the values that its key accepts.
+    /// Checks the value of every key.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl MechanismConfig {
 impl Serialize for MechanismConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("kind", self.mechanism().word())?;
+        map.serialize_entry("kind", self.mechanism().name())?;
         self.write_keys(&mut map)?;
         map.end()
     }
@@ -248,7 +248,7 @@ impl Serialize for MechanismConfig {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "the name of a mechanism, or a table with its kind and sizes"
+    expecting = "the name of a mechanism, or a table with its kind and keys"
 )]
 enum NameOrTable {
     Name(String),

@@ -4,7 +4,7 @@ use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
 use crate::keys::{Presence, SEED, STEPS_OR_NONE, WIDTH};
 
 mechanism! {
-    /// Linear attention with random features whose expected products are those of the softmax.
+    /// Linear attention with random features, an unbiased estimate of the softmax kernel.
     #[about(time = "n", memory = "n", Approximate, "linear.md")]
     #[paper("Choromanski 2020", "https://arxiv.org/abs/2009.14794")]
     pub struct Performer = "performer" {
@@ -12,8 +12,8 @@ mechanism! {
         features: usize = 256, small 16, WIDTH;
         /// Seed of the random features.
         seed: u64 = 0, small 3, SEED;
-        /// Training passes between resamplings of the features; 0 is never.
-        redraw: Option<usize> = None, small None, STEPS_OR_NONE, Presence::Optional("never");
+        /// Optimizer steps between resamplings of the features; 0 for never.
+        resample: Option<usize> = None, small None, STEPS_OR_NONE, Presence::Optional("never");
     }
 
     capabilities: |_| Capabilities {
@@ -33,8 +33,8 @@ mechanism! {
 }
 
 impl Performer {
-    /// Training passes between resamplings of the features, if they are ever resampled.
-    pub fn redraw_interval(&self) -> Option<NonZeroUsize> {
-        self.redraw.and_then(NonZeroUsize::new)
+    /// Optimizer steps between resamplings of the features, if they are resampled.
+    pub fn resample_interval(&self) -> Option<NonZeroUsize> {
+        self.resample.and_then(NonZeroUsize::new)
     }
 }

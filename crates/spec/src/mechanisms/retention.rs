@@ -8,7 +8,7 @@ mechanism! {
     #[paper("Sun 2023", "https://arxiv.org/abs/2307.08621")]
     pub struct Retention = "retention" {
         /// Normalise the output of each head, as the paper does (eq. 8, without parameters).
-        group_norm: bool = false, small false, Values::Flag;
+        group_norm: bool = false, small false, Values::Bool;
     }
 
     capabilities: |_| Capabilities {

@@ -2,7 +2,7 @@ use super::{Capabilities, Padding, PatternUse, SELF_ATTENTION_ONLY};
 use crate::keys::{LENGTH, Presence};
 
 mechanism! {
-    /// Softmax over the s nearest keys and every s-th key, s = sqrt(n).
+    /// Softmax over the keys less than s away and every s-th key, s = sqrt(n).
     #[about(time = "n·sqrt(n); n² with dropout, bias, ALiBi, lengths", memory = "n", Exact, "strided.md")]
     #[paper("Child 2019", "https://arxiv.org/abs/1904.10509")]
     pub struct Strided = "strided" {
@@ -12,7 +12,7 @@ mechanism! {
 
     capabilities: |config| {
         let needs = Err("without `stride`, it is sqrt(seq_k), which grows while decoding");
-        Capabilities::of_pattern(PatternUse {
+        Capabilities::from_pattern(PatternUse {
             cross_attention: SELF_ATTENTION_ONLY,
             decoding: if config.stride.is_some() { Ok(()) } else { needs },
             padding: match config.stride {

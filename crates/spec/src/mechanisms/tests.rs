@@ -8,7 +8,7 @@ fn read(text: &str) -> Result<MechanismConfig, String> {
 fn every_name_and_alias_is_parsed() {
     let mut names = std::collections::BTreeSet::new();
     for mechanism in Mechanism::ALL {
-        for name in [mechanism.word()].iter().chain(mechanism.aliases()) {
+        for name in [mechanism.name()].iter().chain(mechanism.aliases()) {
             assert_eq!(name.parse(), Ok(mechanism));
             assert_eq!(read(&format!("\"{name}\"")), Ok(mechanism.into()));
             assert!(names.insert(*name), "{name} is the name of two mechanisms");
@@ -20,7 +20,7 @@ fn every_name_and_alias_is_parsed() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn serialization_round_trips() {
     for mechanism in Mechanism::ALL {
         for config in [mechanism.into(), mechanism.small_for_tests()] {
             let text = serde_json::to_string(&config).expect("plain data");
@@ -32,14 +32,14 @@ fn what_is_written_reads_back() {
 }
 
 #[test]
-fn a_table_gives_some_or_all_keys() {
+fn omitted_keys_have_defaults() {
     for (some, all) in [
         (
             r#"{"kind":"longformer","window":32}"#,
             r#"{"kind":"longformer","window":32,"global":1}"#,
         ),
         (r#"{"kind":"linear","features":"relu"}"#, ""),
-        // What is not set is not written.
+        // Unset keys are not written.
         (r#"{"kind":"fixed","summary":2}"#, ""),
         (
             r#"{"kind":"hard","temperature":0.5,"seed":18446744073709551615}"#,
@@ -59,17 +59,17 @@ fn a_table_gives_some_or_all_keys() {
         assert_eq!(written, if all.is_empty() { some } else { all });
         assert_eq!(read(&written), Ok(config), "{written}");
     }
-    for (redraw, interval) in [(0, None), (1000, std::num::NonZeroUsize::new(1000))] {
-        let text = format!(r#"{{"kind": "performer", "redraw": {redraw}}}"#);
+    for (resample, interval) in [(0, None), (1000, std::num::NonZeroUsize::new(1000))] {
+        let text = format!(r#"{{"kind": "performer", "resample": {resample}}}"#);
         let Ok(MechanismConfig::Performer(performer)) = read(&text) else {
             panic!("{text}");
         };
-        assert_eq!(performer.redraw_interval(), interval);
+        assert_eq!(performer.resample_interval(), interval);
     }
 }
 
 #[test]
-fn mistakes_are_named() {
+fn parse_errors() {
     for (text, part) in [
         (r#""flush""#, "did you mean flash"),
         (r#""globl""#, "did you mean global"),
@@ -95,14 +95,14 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn sizes_are_checked_against_their_keys() {
+fn values_are_checked() {
     for mechanism in Mechanism::ALL {
         for config in [mechanism.into(), mechanism.small_for_tests()] {
             assert_eq!(config.check(), Ok(()), "{config:?}");
         }
     }
-    let none = MechanismConfig::from(Block { size: 0 }).check();
-    let error = none.expect_err("a block of nothing");
+    let empty = MechanismConfig::from(Block { size: 0 }).check();
+    let error = empty.expect_err("an empty block");
     assert_eq!(
         (error.key.as_str(), error.allowed.as_str()),
         ("size", "at least 1")
@@ -112,7 +112,9 @@ fn sizes_are_checked_against_their_keys() {
             temperature,
             seed: 0,
         };
-        let error = MechanismConfig::from(hard).check().expect_err("refused");
+        let error = MechanismConfig::from(hard)
+            .check()
+            .expect_err("out of range");
         assert_eq!(error.allowed, "at least 1e-6 and at most 1e6");
     }
 }
@@ -120,9 +122,11 @@ fn sizes_are_checked_against_their_keys() {
 #[test]
 fn grouped_query_heads_divide_the_query_heads() {
     let grouped = MechanismConfig::from(Mechanism::GroupedQuery);
-    let fewer = [8, 12, 6, 3, 1].map(|heads| grouped.kv_heads(heads));
-    assert_eq!(fewer, [Some(2), Some(3), Some(1), Some(1), Some(1)]);
-    let given = MechanismConfig::from(GroupedQuery { kv_heads: Some(4) });
+    let kv_heads = [8, 12, 6, 3, 1].map(|heads| grouped.kv_heads(heads));
+    assert_eq!(kv_heads, [Some(2), Some(3), Some(1), Some(1), Some(1)]);
+    let given = MechanismConfig::from(GroupedQuery {
+        n_heads_kv: Some(4),
+    });
     assert_eq!(given.kv_heads(8), Some(4));
     assert_eq!(MechanismConfig::from(Mechanism::Flash).kv_heads(8), None);
 }

@@ -1,11 +1,11 @@
-//! What a model is built of: the alternatives that its keys choose among.
+//! Components of models that config keys choose among.
 
 use crate::keys::{Choice, LENGTH, POSITIVE, Presence, Values};
 
-crate::words! {
+crate::names! {
     /// Where a layer normalises.
     pub enum Norm: "normalisation" {
-        /// Before attention and feed-forward network, which trains without warm-up: Xiong et al.,
+        /// Before attention and feed-forward network; needs no warmup: Xiong et al.,
         /// [On Layer Normalization in the Transformer](https://arxiv.org/abs/2002.04745), 2020.
         Pre = "pre",
         /// After the residual addition, as in the original Transformer.
@@ -13,7 +13,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::names! {
     /// The activation of a feed-forward network.
     pub enum Activation: "activation" {
         /// `max(x, 0)`.
@@ -28,9 +28,9 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::names! {
     /// Which embeddings share their weights.
-    pub enum Tying: "tying of embeddings" {
+    pub enum Tying: "weight tying" {
         /// None.
         None = "none",
         /// The target embedding and the output layer: Press and Wolf,
@@ -41,12 +41,11 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::names! {
     /// How a sequence is pooled into one vector.
     pub enum Pooling: "pooling" {
-        /// The final state of a learned token before the sequence. With a mechanism that attends
-        /// to neighbouring positions only, that token does not see the others; `longformer` and
-        /// `bigbird` have global tokens for it.
+        /// The final hidden state of a learned token before the sequence. It needs a mechanism with
+        /// full attention or global tokens (`longformer`, `bigbird`) to reach distant positions.
         Cls = "cls",
         /// The mean over positions.
         Mean = "mean",
@@ -55,7 +54,7 @@ crate::words! {
     }
 }
 
-crate::words! {
+crate::names! {
     /// The cell of a recurrent layer.
     pub enum Cell: "recurrent cell" {
         /// Gated recurrent unit: a hidden state.
@@ -65,14 +64,14 @@ crate::words! {
     }
 }
 
-crate::words! {
-    /// What a recurrent decoder receives besides the last token.
+crate::names! {
+    /// Input of a recurrent decoder besides the last token.
     pub enum Feeding: "feeding" {
-        /// Nothing: all states are computed at once, attention follows.
+        /// None: all states are computed before attention.
         None = "none",
-        /// The last attentional state: Luong's input feeding.
+        /// The previous attentional state (Luong's input feeding).
         Input = "input",
-        /// The context of the last state: Bahdanau's.
+        /// The previous context vector (Bahdanau).
         Context = "context",
     }
 }
@@ -117,15 +116,15 @@ crate::kinds! {
     /// How a model encodes positions.
     #[derive(Copy)]
     pub enum PositionEncoding {
-        /// Not at all, besides what a causal mask reveals.
+        /// No position encoding.
         None = "none",
-        /// Sinusoids added to the embeddings.
+        /// Sinusoids, added to the token embeddings.
         Sinusoidal = "sinusoidal",
-        /// A learned vector for each position, added to the embeddings.
+        /// Learned position embeddings, added to the token embeddings.
         Learned(LearnedPositions) = "learned",
-        /// Rotary position embedding: queries and keys of self-attention are rotated.
+        /// Rotary position embedding (RoPE) of queries and keys in self-attention.
         Rotary(RotaryPositions) = "rotary",
-        /// ALiBi: scores of self-attention decrease with the distance.
+        /// ALiBi: a linear bias of self-attention scores with the distance.
         Alibi = "alibi",
     }
 }
@@ -134,8 +133,8 @@ crate::keys! {
     /// Keys of learned positions.
     #[derive(Copy)]
     pub struct LearnedPositions {
-        /// Number of positions; longer sequences are refused.
-        longest: Option<usize> = None, LENGTH, Presence::Optional("the `context` of `gpt`, else 1024");
+        /// Number of position embeddings; longer sequences are rejected.
+        max_positions: Option<usize> = None, LENGTH, Presence::Optional("the `context` of `gpt`, else 1024");
     }
 }
 
@@ -148,17 +147,19 @@ crate::keys! {
     }
 }
 
-/// PositionEncoding that are learned if nothing else determines their number.
-const DEFAULT_LONGEST: usize = 1024;
+/// Number of learned position embeddings unless the config determines it.
+const DEFAULT_MAX_POSITIONS: usize = 1024;
 
 impl PositionEncoding {
-    /// Learned vectors, by default one for each position of a training sequence.
-    pub const LEARNED: Self = Self::Learned(LearnedPositions { longest: None });
+    /// Learned position embeddings, by default one for each position of a training sequence.
+    pub const LEARNED: Self = Self::Learned(LearnedPositions {
+        max_positions: None,
+    });
 
-    /// Learned vectors for this many positions.
-    pub const fn learned(longest: usize) -> Self {
+    /// Learned embeddings for this many positions.
+    pub const fn learned(max_positions: usize) -> Self {
         Self::Learned(LearnedPositions {
-            longest: Some(longest),
+            max_positions: Some(max_positions),
         })
     }
 
@@ -168,9 +169,9 @@ impl PositionEncoding {
     }
 
     /// The number of positions, if it is limited.
-    pub fn longest(&self) -> Option<usize> {
+    pub fn max_positions(&self) -> Option<usize> {
         match self {
-            Self::Learned(learned) => Some(learned.longest.unwrap_or(DEFAULT_LONGEST)),
+            Self::Learned(learned) => Some(learned.max_positions.unwrap_or(DEFAULT_MAX_POSITIONS)),
             Self::None | Self::Sinusoidal | Self::Rotary(_) | Self::Alibi => None,
         }
     }
@@ -179,8 +180,8 @@ impl PositionEncoding {
     pub(super) fn resolve(&mut self, context: Option<usize>) {
         if let Self::Learned(learned) = self {
             learned
-                .longest
-                .get_or_insert(context.unwrap_or(DEFAULT_LONGEST));
+                .max_positions
+                .get_or_insert(context.unwrap_or(DEFAULT_MAX_POSITIONS));
         }
     }
 }
@@ -198,8 +199,7 @@ impl Alignment {
 }
 
 impl Cell {
-    /// Its gates, each `d_hidden` wide: reset, update and new of a GRU; input, forget, cell and
-    /// output of an LSTM.
+    /// Number of gates: reset, update and new of a GRU; input, forget, cell and output of an LSTM.
     pub const fn gates(self) -> usize {
         match self {
             Self::Gru => 3,
@@ -207,7 +207,7 @@ impl Cell {
         }
     }
 
-    /// Its states, each `d_hidden` wide.
+    /// Number of states: hidden, and cell of an LSTM.
     pub const fn states(self) -> usize {
         match self {
             Self::Gru => 1,

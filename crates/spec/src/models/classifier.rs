@@ -13,13 +13,13 @@ layer_keys! {
         dropout: 0.1;
         /// Self-attention.
         attention: MechanismConfig = flash(), ATTENTION;
-        /// How a sequence is pooled into one vector.
-        pooling: Pooling = Pooling::Mean, Values::Words(Pooling::WORDS);
-        /// Where layers normalise.
-        norm: Norm = Norm::Pre, Values::Words(Norm::WORDS);
-        /// Whether a norm follows the last layer.
-        final_norm: bool = true, Values::Flag;
-        /// Whether embeddings are multiplied by `sqrt(d_model)`.
-        scale_embeddings: bool = true, Values::Flag;
+        /// Pooling of the sequence into one vector.
+        pooling: Pooling = Pooling::Mean, Values::Names(Pooling::NAMES);
+        /// Pre-norm or post-norm.
+        norm: Norm = Norm::Pre, Values::Names(Norm::NAMES);
+        /// Final layer norm.
+        final_norm: bool = true, Values::Bool;
+        /// Multiply embeddings by `sqrt(d_model)`.
+        scale_embeddings: bool = true, Values::Bool;
     }
 }

@@ -11,11 +11,11 @@ layer_keys! {
         activation: Activation::GeluTanh,
         positions: PositionEncoding::LEARNED,
         dropout: 0.0;
-        /// Tokens of a training sequence.
+        /// Context length: tokens per training sequence.
         context: usize = 128, LENGTH;
         /// Self-attention.
         attention: MechanismConfig = flash(), ATTENTION;
-        /// Whether the output layer shares its weights with the embedding.
-        tied: bool = true, Values::Flag;
+        /// Tie the output layer to the token embedding.
+        tied: bool = true, Values::Bool;
     }
 }

@@ -1,22 +1,22 @@
 //! The hierarchical attention network.
 
 use super::Cell;
-use crate::keys::{SHARE, Values, WIDTH};
+use crate::keys::{PROBABILITY, Values, WIDTH};
 
 crate::keys! {
     /// Keys of a hierarchical attention network.
     pub struct HanSpec => han_keys {
-        /// Width of the word embeddings.
+        /// Word embedding dimension.
         d_embedding: usize = 200, WIDTH;
-        /// Width of the word encoder, in each direction.
+        /// Hidden size of the word encoder, per direction.
         d_word: usize = 50, WIDTH;
-        /// Width of the sentence encoder, in each direction.
+        /// Hidden size of the sentence encoder, per direction.
         d_sentence: usize = 50, WIDTH;
-        /// Width of the attention over words and over sentences.
+        /// Dimension of the word and sentence attention.
         d_attention: usize = 100, WIDTH;
-        /// Cell of the recurrent encoders.
-        cell: Cell = Cell::Gru, Values::Words(Cell::WORDS);
-        /// Dropout.
-        dropout: f64 = 0.1, SHARE;
+        /// Recurrent cell of the encoders.
+        cell: Cell = Cell::Gru, Values::Names(Cell::NAMES);
+        /// Dropout probability.
+        dropout: f64 = 0.1, PROBABILITY;
     }
 }

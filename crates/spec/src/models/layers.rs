@@ -1,8 +1,8 @@
-//! Keys that all models of attention and feed-forward layers have.
+//! Keys of Transformer layers, common to several models.
 
 use super::{Activation, PositionEncoding};
 
-/// Declares a struct of the keys below, with the given defaults, and of the model's own.
+/// Declares a struct of the keys below, with the given defaults, and the model's own keys.
 macro_rules! layer_keys {
     (
         $(#[doc = $about:literal])+
@@ -17,50 +17,49 @@ macro_rules! layer_keys {
         crate::keys! {
             $(#[doc = $about])+
             pub struct $name => $fields {
-                /// Width of the hidden states.
+                /// Model (embedding) dimension.
                 d_model: usize = 128, crate::keys::WIDTH;
-                /// Query heads.
-                heads: usize = 4, crate::keys::HEADS;
-                /// Key and value heads.
-                kv_heads: Option<usize> = None, crate::keys::HEADS,
+                /// Number of attention (query) heads.
+                n_heads: usize = 4, crate::keys::HEADS;
+                /// Number of key and value heads.
+                n_heads_kv: Option<usize> = None, crate::keys::HEADS,
                     crate::keys::Presence::Optional(
-                        "as the mechanism requires, else one for each query head"
+                        "as the mechanism requires, else `n_heads`"
                     );
-                /// Width of each attention head.
+                /// Dimension of each attention head.
                 d_head: Option<usize> = None, crate::keys::WIDTH,
-                    crate::keys::Presence::Optional("`d_model / heads`");
-                /// Layers; with an encoder and a decoder, of each.
+                    crate::keys::Presence::Optional("`d_model / n_heads`");
+                /// Number of layers; in a transformer, of the encoder and of the decoder.
                 layers: usize = $layers, crate::keys::LAYERS;
                 $($own)*
-                /// Hidden width of the feed-forward networks.
+                /// Feed-forward hidden size.
                 d_feed_forward: Option<usize> = None, crate::keys::count(1, 1 << 22),
                     crate::keys::Presence::Optional("`4 · d_model`");
-                /// Activation of the feed-forward networks.
+                /// Feed-forward activation.
                 activation: $crate::Activation = $activation,
-                    crate::keys::Values::Words(crate::Activation::WORDS);
-                /// Position encoding.
+                    crate::keys::Values::Names(crate::Activation::NAMES);
+                /// Position encoding: sinusoidal, learned, rotary, ALiBi or none.
                 positions: $crate::PositionEncoding = $positions, super::POSITIONS;
-                /// Whether the queries and keys of each head are normalised (RMSNorm).
-                qk_norm: bool = false, crate::keys::Values::Flag;
-                /// Temperature of the attention scores: above 1 flattens the weights, below 1
-                /// sharpens them.
+                /// RMSNorm of the queries and keys of each head (QK-norm).
+                qk_norm: bool = false, crate::keys::Values::Bool;
+                /// Softmax temperature of the attention scores: above 1 flattens, below 1 sharpens.
                 temperature: f64 = 1.0, crate::keys::TEMPERATURE;
-                /// Cap of the attention scores: `softcap · tanh(score / softcap)`.
+                /// Softcap of the attention scores: `softcap · tanh(score / softcap)`.
                 softcap: Option<f64> = None, crate::keys::SOFTCAP,
                     crate::keys::Presence::Optional("no cap");
-                /// Coefficient of the mean entropy of the attention weights, which is added to the
-                /// training loss: above 0 sharpens attention, below 0 flattens it.
+                /// Coefficient of the mean attention entropy in the training loss: above 0 sharpens
+                /// attention, below 0 flattens it.
                 entropy_penalty: f64 = 0.0, crate::keys::COEFFICIENT;
-                /// Dropout of embeddings and of the output of each sublayer.
-                dropout: f64 = $dropout, crate::keys::SHARE;
-                /// Dropout within the feed-forward networks.
-                feed_forward_dropout: Option<f64> = None, crate::keys::SHARE,
-                    crate::keys::Presence::Optional("as `dropout`");
-                /// Dropout of attention weights.
-                attention_dropout: f64 = 0.0, crate::keys::SHARE;
-                /// Whether linear layers and norms have a bias.
-                bias: bool = true, crate::keys::Values::Flag;
-                /// Epsilon of the norms.
+                /// Dropout probability (embeddings and sublayer outputs).
+                dropout: f64 = $dropout, crate::keys::PROBABILITY;
+                /// Dropout probability inside the feed-forward networks.
+                feed_forward_dropout: Option<f64> = None, crate::keys::PROBABILITY,
+                    crate::keys::Presence::Optional("`dropout`");
+                /// Dropout probability for attention weights.
+                attention_dropout: f64 = 0.0, crate::keys::PROBABILITY;
+                /// Bias in linear layers and layer norms.
+                bias: bool = true, crate::keys::Values::Bool;
+                /// Layer-norm epsilon.
                 epsilon: f64 = 1e-5, crate::keys::POSITIVE;
             }
         }
@@ -69,8 +68,8 @@ macro_rules! layer_keys {
             fn from(spec: &$name) -> Self {
                 Self {
                     d_model: spec.d_model,
-                    heads: spec.heads,
-                    kv_heads: spec.kv_heads,
+                    n_heads: spec.n_heads,
+                    n_heads_kv: spec.n_heads_kv,
                     d_head: spec.d_head,
                     d_feed_forward: spec.d_feed_forward.unwrap_or(4 * spec.d_model),
                     activation: spec.activation,
@@ -90,39 +89,39 @@ macro_rules! layer_keys {
     };
 }
 
-/// What the layers of a model have in common, every default filled in.
+/// The layer keys of a model, with defaults resolved.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LayerSpec {
-    /// Width of the hidden states.
+    /// Model (embedding) dimension.
     pub d_model: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads; `None` is as the mechanism requires, else one for each query head.
-    pub kv_heads: Option<usize>,
-    /// Width of each attention head; `None` is `d_model / heads`.
+    /// Number of attention (query) heads.
+    pub n_heads: usize,
+    /// Number of key and value heads; `None` is as the mechanism requires, else `n_heads`.
+    pub n_heads_kv: Option<usize>,
+    /// Dimension of each attention head; `None` is `d_model / n_heads`.
     pub d_head: Option<usize>,
-    /// Hidden width of the feed-forward networks.
+    /// Feed-forward hidden size.
     pub d_feed_forward: usize,
-    /// Activation of the feed-forward networks.
+    /// Feed-forward activation.
     pub activation: Activation,
     /// Position encoding.
     pub positions: PositionEncoding,
-    /// Whether the queries and keys of each head are normalised.
+    /// RMSNorm of the queries and keys of each head.
     pub qk_norm: bool,
-    /// Temperature of the attention scores.
+    /// Softmax temperature of the attention scores.
     pub temperature: f64,
-    /// Cap of the attention scores.
+    /// Softcap of the attention scores.
     pub softcap: Option<f64>,
-    /// Coefficient of the mean entropy of the attention weights in the training loss.
+    /// Coefficient of the mean attention entropy in the training loss.
     pub entropy_penalty: f64,
-    /// Dropout of embeddings and of the output of each sublayer.
+    /// Dropout probability for embeddings and sublayer outputs.
     pub dropout: f64,
-    /// Dropout within the feed-forward networks.
+    /// Dropout probability inside the feed-forward networks.
     pub feed_forward_dropout: f64,
-    /// Dropout of attention weights.
+    /// Dropout probability for attention weights.
     pub attention_dropout: f64,
-    /// Whether linear layers and norms have a bias.
+    /// Bias in linear layers and layer norms.
     pub bias: bool,
-    /// Epsilon of the norms.
+    /// Layer-norm epsilon.
     pub epsilon: f64,
 }

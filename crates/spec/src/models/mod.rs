@@ -1,7 +1,7 @@
-//! Models: their sizes and choices, each declared once.
+//! The keys of each model.
 //!
-//! The `[model]` of a config file is one of these, and the configs of `zoo-models` consist of one
-//! and the sizes that the data determines.
+//! The `[model]` section of a config file is one of these; the configs of `zoo-models` add the sizes
+//! that the data determines.
 
 mod choices;
 #[macro_use]
@@ -29,18 +29,18 @@ use crate::{MECHANISMS, Mechanism, MechanismConfig};
 crate::kinds! {
     /// The model.
     pub enum Model {
-        /// For pairs of texts: Vaswani et al.,
+        /// Encoder-decoder Transformer for sequence-to-sequence tasks: Vaswani et al.,
         /// [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017.
         Transformer(TransformerSpec) = "transformer",
-        /// For pairs of texts, recurrent: Bahdanau et al., [2014](https://arxiv.org/abs/1409.0473);
-        /// Luong et al., [2015](https://arxiv.org/abs/1508.04025).
+        /// Recurrent encoder-decoder with attention for sequence-to-sequence tasks: Bahdanau et al.,
+        /// [2014](https://arxiv.org/abs/1409.0473); Luong et al., [2015](https://arxiv.org/abs/1508.04025).
         Seq2Seq(Seq2SeqSpec) = "seq2seq",
-        /// For classes of documents, by their sentences: Yang et al.,
+        /// Document classification with word and sentence attention: Yang et al.,
         /// [Hierarchical Attention Networks](https://aclanthology.org/N16-1174), 2016.
         Han(HanSpec) = "han",
-        /// For plain text: the decoder of a Transformer.
+        /// Decoder-only Transformer for language modelling.
         Gpt(GptSpec) = "gpt",
-        /// For classes of texts: the encoder of a Transformer.
+        /// Encoder-only Transformer for text classification.
         Classifier(ClassifierSpec) = "classifier",
     }
 }
@@ -52,7 +52,7 @@ fn flash() -> MechanismConfig {
 }
 
 impl Model {
-    /// Which embeddings share their weights, in models with a source and a target.
+    /// Weight tying, in models with a source and a target.
     pub fn tying(&self) -> Option<Tying> {
         match self {
             Self::Transformer(model) => Some(model.tying),
@@ -61,7 +61,7 @@ impl Model {
         }
     }
 
-    /// The layers of attention and feed-forward networks, in models that consist of them.
+    /// The layer keys, in models of Transformer layers.
     pub fn layer_spec(&self) -> Option<LayerSpec> {
         match self {
             Self::Transformer(model) => Some(model.into()),
@@ -71,7 +71,7 @@ impl Model {
         }
     }
 
-    /// The layers of the encoder and of the decoder, in models that have both.
+    /// Number of encoder and decoder layers, in models that have both.
     pub fn encoder_and_decoder_layers(&self) -> Option<[usize; 2]> {
         match self {
             Self::Transformer(model) => Some(model.encoder_and_decoder_layers()),
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    /// `layers`, and the numbers that encoder and decoder have of their own.
+    /// `layers`, and `[encoder_layers, decoder_layers]`.
     fn layers_mut(&mut self) -> Option<(&mut usize, [&mut Option<usize>; 2])> {
         match self {
             Self::Transformer(model) => {
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// Sets every key that is omitted and follows from others.
+    /// Sets every omitted key whose default depends on other keys.
     pub fn resolve(&mut self) {
         if let Some((layers, own)) = self.layers_mut() {
             for own in own {
@@ -120,9 +120,9 @@ impl Model {
         positions.resolve(context);
     }
 
-    /// Sets `layers` to the encoder's where encoder and decoder both have a number of their own:
-    /// the default would contradict them in a file that is written out.
-    pub fn settle_layers(&mut self) {
+    /// Sets `layers` to `encoder_layers` if both encoder and decoder have a number of their own:
+    /// the default of `layers` would contradict them when the config is written out.
+    pub fn resolve_layers(&mut self) {
         if let Some((layers, [Some(encoder), Some(decoder)])) = self.layers_mut()
             && layers != decoder
         {
@@ -132,14 +132,14 @@ impl Model {
 }
 
 impl TransformerSpec {
-    /// The layers of the encoder and of the decoder.
+    /// Number of encoder and decoder layers.
     pub fn encoder_and_decoder_layers(&self) -> [usize; 2] {
         [self.encoder_layers, self.decoder_layers].map(|own| own.unwrap_or(self.layers))
     }
 }
 
 impl Seq2SeqSpec {
-    /// The layers of the encoder and of the decoder.
+    /// Number of encoder and decoder layers.
     pub fn encoder_and_decoder_layers(&self) -> [usize; 2] {
         [self.encoder_layers, self.decoder_layers].map(|own| own.unwrap_or(self.layers))
     }

@@ -11,23 +11,23 @@ layer_keys! {
         activation: Activation::Relu,
         positions: PositionEncoding::Sinusoidal,
         dropout: 0.1;
-        /// Layers of the encoder.
-        encoder_layers: Option<usize> = None, LAYERS, Presence::Optional("as many as `layers`");
-        /// Layers of the decoder.
-        decoder_layers: Option<usize> = None, LAYERS, Presence::Optional("as many as `layers`");
+        /// Number of encoder layers.
+        encoder_layers: Option<usize> = None, LAYERS, Presence::Optional("`layers`");
+        /// Number of decoder layers.
+        decoder_layers: Option<usize> = None, LAYERS, Presence::Optional("`layers`");
         /// Self-attention of the encoder.
         encoder_attention: MechanismConfig = flash(), ATTENTION;
         /// Self-attention of the decoder.
         decoder_attention: MechanismConfig = flash(), ATTENTION;
         /// Cross-attention of the decoder.
         cross_attention: MechanismConfig = flash(), ATTENTION;
-        /// Where layers normalise.
-        norm: Norm = Norm::Pre, Values::Words(Norm::WORDS);
-        /// Whether a norm follows the last layer of encoder and decoder.
-        final_norm: bool = true, Values::Flag;
-        /// Which embeddings share their weights.
-        tying: Tying = Tying::Decoder, Values::Words(Tying::WORDS);
-        /// Whether embeddings are multiplied by `sqrt(d_model)`.
-        scale_embeddings: bool = true, Values::Flag;
+        /// Pre-norm or post-norm.
+        norm: Norm = Norm::Pre, Values::Names(Norm::NAMES);
+        /// Final layer norm of encoder and decoder.
+        final_norm: bool = true, Values::Bool;
+        /// Weight tying of embeddings and output layer.
+        tying: Tying = Tying::Decoder, Values::Names(Tying::NAMES);
+        /// Multiply embeddings by `sqrt(d_model)`.
+        scale_embeddings: bool = true, Values::Bool;
     }
 }

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use zoo_train::cli::Command as _;
 use zoo_train::{TrainError, cli};
 
-/// Trains models with any attention, and uses what was trained
+/// Train, evaluate and inspect attention models
 #[derive(Parser)]
 #[command(name = "zoo", version)]
 struct Zoo {
@@ -30,11 +30,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    zoo_backend::settle_allocator();
-    // No lock: training prints by itself.
+    zoo_backend::configure_allocator();
+    // Not locked, because training prints to it as well.
     let out = &mut std::io::stdout();
-    let done = match Zoo::parse().command {
-        Command::Train(train) => return ended(train.run()),
+    let result = match Zoo::parse().command {
+        Command::Train(train) => return exit_code(train.run()),
         Command::Eval(eval) => eval.run(out),
         Command::Translate(translate) => translate.run(out),
         Command::Classify(classify) => classify.run(out),
@@ -44,14 +44,12 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(out),
         Command::New(new) => new.run(out),
     };
-    ended(done.map(|()| ExitCode::SUCCESS))
+    exit_code(result.map(|()| ExitCode::SUCCESS))
 }
 
-/// How the program ends, with a word about what went wrong.
-fn ended(done: Result<ExitCode, TrainError>) -> ExitCode {
-    match done {
+fn exit_code(result: Result<ExitCode, TrainError>) -> ExitCode {
+    match result {
         Ok(code) => code,
-        // Whoever read it has read enough.
         Err(error) if cli::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             cli::print_error_line(format_args!("error: {error}"));

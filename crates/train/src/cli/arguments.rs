@@ -1,34 +1,34 @@
-//! The arguments of `zoo train`, declared once: `cargo xtask train` compiles this file, too, to
-//! check them before it builds the program.
+//! The arguments of `zoo train`. `cargo xtask train` compiles this file as well, to check them
+//! before it builds the program.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use zoo_config::{Config, ConfigError, Override};
-use zoo_spec::BackendWord;
+use zoo_spec::BackendId;
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainArguments {
-    /// The config file
+    /// Config file
     pub(crate) config: PathBuf,
 
-    /// The backend, instead of the config's: flex, ndarray, wgpu, tch-cpu, ...
-    #[arg(long, value_name = "WORD")]
-    pub(crate) backend: Option<BackendWord>,
+    /// Override the config's backend: flex, ndarray, wgpu, tch-cpu, ...
+    #[arg(long, value_name = "BACKEND")]
+    pub(crate) backend: Option<BackendId>,
 
-    /// Changes a key of the config: --set model.layers=4
+    /// Override a config key, such as model.layers=4
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Prints the config with every default, and does nothing else
+    /// Print the config with all defaults and exit
     #[arg(long, conflicts_with_all = ["resume", "overwrite", "plain"])]
     pub(crate) print_config: bool,
 
-    /// Goes on with the run that is there, as if it had never stopped
+    /// Continue from the last checkpoint
     #[arg(long, conflicts_with = "overwrite")]
     pub(crate) resume: bool,
 
-    /// Goes on from this step, not from the last checkpoint
+    /// Continue from the checkpoint of this step
     #[arg(long, requires = "resume", value_name = "N")]
     pub(crate) step: Option<usize>,
 
@@ -36,24 +36,25 @@ pub(crate) struct TrainArguments {
     #[arg(long, requires = "resume")]
     pub(crate) accept_changed_data: bool,
 
-    /// Begins anew in the place of the run that is there
+    /// Delete the existing run and start over
     #[arg(long)]
     pub(crate) overwrite: bool,
 
-    /// A line an interval instead of the dashboard
+    /// Log plain lines instead of the dashboard (default when piped)
     #[arg(long)]
     pub(crate) plain: bool,
 }
 
 impl TrainArguments {
-    /// The config with these changes. Its files are there, unless it is only to be printed.
+    /// Reads the config with its overrides. Checks that its data files exist, unless it is only
+    /// printed.
     pub(crate) fn read_config(&self) -> Result<Config, ConfigError> {
         let overrides = self.set.iter().map(|text| Override::set(text));
         let mut overrides: Vec<Override> = overrides.collect::<Result<_, _>>()?;
-        // The flag of its own counts more than a --set of the same key.
-        if let Some(word) = self.backend.map(|word| word.to_string()) {
-            let flag = format!("--backend {word}");
-            overrides.push(Override::flag(&flag, "backend.word", &word));
+        // Last, so that it takes precedence over --set backend.name.
+        if let Some(name) = self.backend.map(|backend| backend.to_string()) {
+            let flag = format!("--backend {name}");
+            overrides.push(Override::flag(&flag, "backend.name", &name));
         }
         let config = Config::read(&self.config, &overrides)?;
         if !self.print_config {

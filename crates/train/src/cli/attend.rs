@@ -1,4 +1,4 @@
-//! `zoo attend`: a page of where a model looks.
+//! `zoo attend`: attention weights as an HTML page or as a heatmap.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,104 +7,99 @@ use clap::{ArgGroup, Args};
 use zoo_viz::Theme;
 
 use super::input::Input;
-use super::{Command, Using, print};
+use super::{Command, RunArgs, print};
 use crate::files::write_output;
-use crate::{Result, Side, TrainError};
+use crate::{AttentionKind, Result, TrainError};
 
-/// The page, where nobody says what it is called.
 const PAGE: &str = "attention.html";
 
-/// Draws where the model looks in a text
+/// Visualise attention weights as an HTML page, SVG or PNG
 ///
-/// The page is one file that needs nothing else: heat maps of every layer and head, or the
-/// alignment of a seq2seq model, or the words and sentences of a HAN's document. --svg and --png
-/// write one heat map.
+/// The page is a single self-contained file: heatmaps of every layer and head, the alignment of a
+/// seq2seq model, or the word and sentence weights of a HAN. --svg and --png write one heatmap.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("given").required(true).args(["text", "file"]))]
+#[command(group = ArgGroup::new("input").required(true).args(["text", "file"]))]
 pub struct Attend {
     #[command(flatten)]
-    using: Using,
+    run: RunArgs,
 
-    /// The text that is read
+    /// Input text
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
 
-    /// A file with the text, of one line or several; - is standard input
+    /// File with the input text, one or more lines; - is standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// What is made of it; what the model writes by itself, if not given
+    /// Target text of a sequence-to-sequence model [default: the model's output]
     #[arg(long, value_name = "TEXT")]
     target: Option<String>,
 
-    /// The page; attention.html in the run's folder, if no picture is asked for either
+    /// Output page [default: attention.html in the run folder, unless --svg or --png is given]
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 
-    /// One attention of a transformer alone; pictures are of cross-attention, if not given
+    /// Attention of a transformer to show [default: all; cross for --svg and --png]
     #[arg(long, value_enum)]
-    part: Option<Side>,
+    part: Option<AttentionKind>,
 
-    /// The layer of the picture, counted from 1; the first, if not given
+    /// Layer of the heatmap, counted from 1 [default: 1]
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
 
-    /// The head of the picture, counted from 1; the first, if not given
+    /// Head of the heatmap, counted from 1 [default: 1]
     #[arg(long, value_name = "N")]
     head: Option<usize>,
 
-    /// Writes one heat map as an SVG, for light and dark pages
+    /// Write one heatmap as SVG (adapts to light and dark mode)
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Writes one heat map as a PNG
+    /// Write one heatmap as PNG
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 
-    /// The PNG is for a dark page
+    /// Use dark colours for the PNG
     #[arg(long, requires = "png")]
     dark: bool,
 }
 
 impl Command for Attend {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let trained = self.using.open()?;
+        let trained = self.run.open()?;
         let text = match (&self.text, &self.file) {
             (Some(text), _) => text.clone(),
-            (None, file) => Input::open(file.as_deref())?.whole()?,
+            (None, file) => Input::open(file.as_deref())?.read_all()?,
         };
-        // The end of a file's last line is no part of its text.
+        // The newline at the end of a file is not part of the text.
         let text = text.trim_end_matches(['\n', '\r']);
-        let attention = trained.attend(text, self.target.as_deref(), self.part)?;
-        let wants_picture = self.svg.is_some() || self.png.is_some();
-        if !wants_picture && (self.layer.is_some() || self.head.is_some()) {
+        let maps = trained.attention_maps(text, self.target.as_deref(), self.part)?;
+        let has_heatmap = self.svg.is_some() || self.png.is_some();
+        if !has_heatmap && (self.layer.is_some() || self.head.is_some()) {
             return Err(TrainError::Refused(
-                "--layer and --head choose a picture: say where to by --svg or --png; the page has \
-                 all of them"
+                "--layer and --head select a heatmap; the page shows all of them\n  help: add \
+                 --svg or --png"
                     .to_owned(),
             ));
         }
-        // All is made before anything is written.
+        // Everything is rendered before anything is written.
         let mut files: Vec<(PathBuf, Vec<u8>)> = vec![];
         if let Some(path) = &self.svg {
-            let heat = attention.heat(self.layer, self.head)?;
-            files.push((path.clone(), heat.to_svg().into_bytes()));
+            let heatmap = maps.heatmap(self.layer, self.head)?;
+            files.push((path.clone(), heatmap.to_svg().into_bytes()));
         }
         if let Some(path) = &self.png {
-            let theme = match self.dark {
-                true => Theme::Dark,
-                false => Theme::Light,
-            };
-            let heat = attention.heat(self.layer, self.head)?;
-            files.push((path.clone(), heat.to_png(theme)?));
+            let theme = if self.dark { Theme::Dark } else { Theme::Light };
+            let heatmap = maps.heatmap(self.layer, self.head)?;
+            files.push((path.clone(), heatmap.to_png(theme)?));
         }
-        let page = match (&self.to, wants_picture) {
-            (Some(path), _) => Some(path.clone()),
-            (None, false) => Some(trained.folder.file(PAGE)),
-            (None, true) => None,
+        let page = match &self.to {
+            Some(path) => Some(path.clone()),
+            None if has_heatmap => None,
+            None => Some(trained.folder.file(PAGE)),
         };
         if let Some(path) = page {
-            files.push((path, attention.page.to_html().into_bytes()));
+            files.push((path, maps.page.to_html().into_bytes()));
         }
         for (path, bytes) in files {
             write_output(&path, &bytes)?;

@@ -1,4 +1,4 @@
-//! `zoo average`: the mean of several checkpoints.
+//! `zoo average`: checkpoint averaging.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,47 +8,43 @@ use clap::Args;
 use super::{Command, print};
 use crate::{AVERAGE, Result, RunFolder, TrainError, average};
 
-/// Averages the weights of several checkpoints into one file
+/// Average the weights of several checkpoints
 ///
-/// The other commands take it by --checkpoint average. How many checkpoints a run keeps is
-/// training.keep in its config.
+/// Use the result in other commands with --checkpoint average. The number of checkpoints that a run
+/// keeps is training.keep in its config.
 #[derive(Debug, Args)]
 pub struct Average {
-    /// The folder of the run
+    /// Run folder
     #[arg(value_name = "RUN")]
     run: PathBuf,
 
-    /// How many checkpoints, counted from the last; 5, or all there are, if not given
+    /// Average the last K checkpoints [default: 5, or all if there are fewer]
     #[arg(long, value_name = "K", conflicts_with = "steps")]
     last: Option<usize>,
 
-    /// The steps of the checkpoints, with commas between
+    /// Average the checkpoints at these steps, comma-separated
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     steps: Vec<usize>,
 }
 
-/// What Vaswani et al. average for their base model.
-const USUAL: usize = 5;
+/// Vaswani et al. average 5 checkpoints for their base model.
+const DEFAULT_LAST: usize = 5;
 
 impl Command for Average {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let folder = RunFolder::existing(&self.run)?;
-        let steps = self.chosen(&folder)?;
+        let folder = RunFolder::open(&self.run)?;
+        let steps = self.select_steps(&folder)?;
         average(&folder, &steps)?;
-        let words: Vec<String> = steps.iter().map(ToString::to_string).collect();
-        let what = match words.as_slice() {
-            [first @ .., last] if !first.is_empty() => {
-                format!("steps {} and {last}", first.join(", "))
-            }
-            one => format!("step {} alone", one.concat()),
-        };
+        let unit = if steps.len() == 1 { "step" } else { "steps" };
+        let list: Vec<String> = steps.iter().map(ToString::to_string).collect();
         let path = folder.file(AVERAGE);
-        print(out, &format!("{}: the mean of {what}\n", path.display()))
+        let line = format!("{}: mean of {unit} {}\n", path.display(), list.join(", "));
+        print(out, &line)
     }
 }
 
 impl Average {
-    fn chosen(&self, folder: &RunFolder) -> Result<Vec<usize>> {
+    fn select_steps(&self, folder: &RunFolder) -> Result<Vec<usize>> {
         if !self.steps.is_empty() {
             let mut steps = self.steps.clone();
             steps.sort_unstable();
@@ -58,19 +54,19 @@ impl Average {
         let all = folder.checkpoints().steps()?;
         if all.is_empty() {
             return Err(TrainError::Refused(format!(
-                "{} has no checkpoint to average",
+                "no checkpoints in {}\n  help: train until the first checkpoint is written",
                 folder.path().display()
             )));
         }
         match self.last {
             Some(last) if last == 0 || last > all.len() => Err(TrainError::Refused(format!(
-                "--last must be from 1 to {}, the checkpoints that {} has, got {last}; \
-                 training.keep says how many a run keeps",
+                "--last must be from 1 to {}, the number of checkpoints of {}, got {last}\n  help: \
+                 training.keep sets how many checkpoints a run keeps",
                 all.len(),
                 folder.path().display()
             ))),
             last => {
-                let count = last.unwrap_or(USUAL).min(all.len());
+                let count = last.unwrap_or(DEFAULT_LAST).min(all.len());
                 Ok(all[all.len() - count..].to_vec())
             }
         }

@@ -1,72 +1,70 @@
-//! How texts are written, where that is to be other than the config says.
+//! Decoding flags, which override the config's `[decoding]` section.
 
 use clap::{Args, ValueEnum};
 use zoo_models::{GenerateConfig, Strategy};
 
 use crate::{Result, TrainError};
 
-/// How tokens are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum StrategyWord {
-    /// The likeliest one each time
+enum StrategyArg {
+    /// Most likely token at every step
     Greedy,
-    /// The best of several texts that are followed side by side
+    /// Beam search
     Beam,
-    /// Drawn
+    /// Random sampling
     Sample,
 }
 
-/// What is written otherwise than the config's `[decoding]` says.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "How texts are written (otherwise as the run's [decoding] says)")]
-pub(super) struct Decoding {
-    /// How tokens are chosen
-    #[arg(long, value_enum, value_name = "WORD")]
-    strategy: Option<StrategyWord>,
+#[command(next_help_heading = "Decoding (default: the run's [decoding] section)")]
+pub(super) struct DecodingArgs {
+    /// Decoding strategy
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    strategy: Option<StrategyArg>,
 
-    /// Texts that a beam search follows; more than one is a beam search
+    /// Number of beams; implies --strategy beam
     #[arg(long, value_name = "N")]
     beams: Option<usize>,
 
-    /// Texts that come back of a beam search
+    /// Number of hypotheses to return from beam search
     #[arg(long, value_name = "N")]
     n_best: Option<usize>,
 
-    /// The exponent by which a beam search lets longer texts be less likely
+    /// Length penalty exponent (0 = none)
     #[arg(long, value_name = "A")]
     length_penalty: Option<f64>,
 
-    /// What a sample's logits are divided by: below 1 sharpens, above 1 flattens
+    /// Sampling temperature: logits are divided by T
     #[arg(long, value_name = "T")]
     temperature: Option<f64>,
 
-    /// A sample is drawn among the likeliest so many tokens alone
+    /// Sample from the K most likely tokens
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
 
-    /// A sample is drawn among the fewest tokens that are together at least so likely
+    /// Nucleus sampling: smallest set of tokens with total probability P
     #[arg(long, value_name = "P")]
     top_p: Option<f64>,
 
-    /// Tokens after which a text stops
+    /// Maximum number of generated tokens
     #[arg(long, value_name = "N")]
     max_length: Option<usize>,
 
-    /// What is drawn: the same seed, the same text
+    /// Random seed for sampling
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
 }
 
-impl Decoding {
-    /// The config with these changes, for a vocabulary of this size.
+impl DecodingArgs {
+    /// Applies the flags to a config, for a vocabulary of this size.
     pub(super) fn apply(
         &self,
         config: GenerateConfig,
         vocabulary: usize,
     ) -> Result<GenerateConfig> {
         let strategy = self
-            .strategy_over(config.strategy)
-            .map_err(|why| TrainError::Refused(format!("{why}: leave one of them out")))?;
+            .apply_strategy(config.strategy)
+            .map_err(|reason| TrainError::Refused(format!("{reason}\n  help: omit one of them")))?;
         let config = GenerateConfig {
             strategy,
             max_length: self.max_length.unwrap_or(config.max_length),
@@ -79,46 +77,46 @@ impl Decoding {
         Ok(config)
     }
 
-    /// The strategy with these changes, or which flags do not go together.
-    fn strategy_over(&self, said: Strategy) -> Result<Strategy, String> {
-        let given = |flags: [(&'static str, bool); 3]| {
+    /// The strategy with the flags applied, or which flags exclude each other.
+    fn apply_strategy(&self, default: Strategy) -> Result<Strategy, String> {
+        let first_given = |flags: [(&'static str, bool); 3]| {
             let given = flags.into_iter().find(|(_, is_given)| *is_given);
             given.map(|(flag, _)| flag)
         };
-        let of_beam = given([
+        let beam_flag = first_given([
             ("--beams", self.beams.is_some()),
             ("--n-best", self.n_best.is_some()),
             ("--length-penalty", self.length_penalty.is_some()),
         ]);
-        let of_sample = given([
+        let sample_flag = first_given([
             ("--temperature", self.temperature.is_some()),
             ("--top-k", self.top_k.is_some()),
             ("--top-p", self.top_p.is_some()),
         ]);
-        use StrategyWord::{Beam, Greedy, Sample};
-        let word = match (self.strategy, of_beam, of_sample) {
+        use StrategyArg::{Beam, Greedy, Sample};
+        let strategy = match (self.strategy, beam_flag, sample_flag) {
             (_, Some(one), Some(other)) => {
                 return Err(format!(
-                    "{one} is for a beam search and {other} for a sample"
+                    "{one} (beam search) cannot be used with {other} (sampling)"
                 ));
             }
             (Some(Beam | Greedy), _, Some(flag)) => {
-                return Err(format!("{flag} is for --strategy sample"));
+                return Err(format!("{flag} requires --strategy sample"));
             }
             (Some(Sample | Greedy), Some(flag), _) => {
-                return Err(format!("{flag} is for --strategy beam"));
+                return Err(format!("{flag} requires --strategy beam"));
             }
             (None, Some(_), _) => Some(Beam),
             (None, _, Some(_)) => Some(Sample),
-            (word, ..) => word,
+            (strategy, ..) => strategy,
         };
-        let mut strategy = match (word, said) {
-            (None, said)
-            | (Some(Beam), said @ Strategy::Beam { .. })
-            | (Some(Sample), said @ Strategy::Sample { .. }) => said,
+        let mut strategy = match (strategy, default) {
+            (None, default)
+            | (Some(Beam), default @ Strategy::Beam { .. })
+            | (Some(Sample), default @ Strategy::Sample { .. }) => default,
             (Some(Greedy), _) => Strategy::Greedy,
-            // As many as come back, where nobody says how many are followed.
-            (Some(Beam), _) => Strategy::beam(self.n_best.unwrap_or(0).max(USUAL_BEAMS)),
+            // At least as many beams as hypotheses to return.
+            (Some(Beam), _) => Strategy::beam(self.n_best.unwrap_or(0).max(DEFAULT_BEAMS)),
             (Some(Sample), _) => Strategy::sample(1.0),
         };
         match &mut strategy {
@@ -146,8 +144,8 @@ impl Decoding {
     }
 }
 
-/// Texts that a beam search follows if nobody says how many; the config's default, too.
-const USUAL_BEAMS: usize = 4;
+/// Also the config's default.
+const DEFAULT_BEAMS: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -158,17 +156,17 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        decoding: Decoding,
+        decoding: DecodingArgs,
     }
 
     #[test]
-    fn flags_change_what_the_config_says() {
+    fn flags_override_the_config() {
         let beam = |beams, length_penalty, n_best| Strategy::Beam {
             beams,
             length_penalty,
             n_best,
         };
-        for (flags, said, expected) in [
+        for (flags, default, expected) in [
             ("", Strategy::beam(3), Ok(Strategy::beam(3))),
             ("--beams 2", Strategy::Greedy, Ok(Strategy::beam(2))),
             ("--beams 7", beam(5, 0.6, 1), Ok(beam(7, 0.6, 1))),
@@ -181,13 +179,14 @@ mod tests {
             (
                 "--strategy greedy --beams 2",
                 Strategy::Greedy,
-                Err("--beams is for --strategy beam: leave one of them out"),
+                Err("--beams requires --strategy beam\n  help: omit one of them"),
             ),
             (
                 "--n-best 2 --top-p 0.5",
                 Strategy::Greedy,
                 Err(
-                    "--n-best is for a beam search and --top-p for a sample: leave one of them out",
+                    "--n-best (beam search) cannot be used with --top-p (sampling)\n  help: omit one of \
+                     them",
                 ),
             ),
             (
@@ -197,7 +196,7 @@ mod tests {
             ),
         ] {
             let line = Line::parse_from(["zoo"].into_iter().chain(flags.split_whitespace()));
-            let applied = line.decoding.apply(GenerateConfig::new(said), 10);
+            let applied = line.decoding.apply(GenerateConfig::new(default), 10);
             let applied = applied.map(|config| config.strategy);
             let applied = applied.map_err(|error| error.to_string());
             assert_eq!(applied, expected.map_err(str::to_owned), "{flags}");

@@ -1,4 +1,4 @@
-//! `zoo eval`: how good a run is, in the numbers that people publish.
+//! `zoo eval`: loss and published metrics of a run.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,26 +9,25 @@ use serde_json::{Value, json};
 use zoo_data::metrics::{BleuTokenizer, Case};
 use zoo_spec::printable_text;
 
-use super::{Command, Using, print, print_error_line};
-use crate::evaluate::Evaluated;
-use crate::evaluate::{Judgement, Outcome, bleu_of};
+use super::{Command, RunArgs, print, print_error_line};
+use crate::evaluate::{Evaluation, TaskMetrics, bleu_from_config};
 use crate::files::write_output;
-use crate::show::line::number;
-use crate::{DataPart, Result, Source, TrainError, Trained};
+use crate::report::format::metric_value;
+use crate::{DataSplit, EvalSet, Metrics, Result, TrainError, TrainedRun};
 
-/// Says how good a run is at texts it has not learned from
+/// Evaluate a trained run on its test (or validation) set
 ///
-/// The texts are the run's own, read again as its config says, or those of other files.
+/// Uses the data of the run's config unless other files are given.
 #[derive(Debug, Args)]
 pub struct Eval {
     #[command(flatten)]
-    using: Using,
+    run: RunArgs,
 
-    /// Which part of the run's own data; the test's, or the validation's where there is no test
+    /// Split to evaluate [default: test, or valid if there is no test split]
     #[arg(long, value_enum)]
-    part: Option<DataPart>,
+    part: Option<DataSplit>,
 
-    /// Texts to translate, instead of the run's own
+    /// Source texts, one per line, instead of the run's data
     #[arg(
         long,
         value_name = "FILE",
@@ -37,56 +36,57 @@ pub struct Eval {
     )]
     source: Option<PathBuf>,
 
-    /// What should become of them, line by line
+    /// Reference translations, one per line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
 
-    /// Texts with their classes, instead of the run's own: a file or folder of the format that
-    /// its name says
+    /// Labelled texts, instead of the run's data; the file name determines the format
     #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source"])]
     labelled: Option<PathBuf>,
 
-    /// Running text, instead of the run's own
+    /// Running text, instead of the run's data
     #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source", "labelled"])]
     text: Option<PathBuf>,
 
-    /// How BLEU splits words: 13a, none, char or zh; validation.bleu_tokenizer, if not given
-    #[arg(long, value_name = "WORD")]
+    /// BLEU tokenizer: 13a, none, char or zh [default: validation.bleu_tokenizer, chosen from the
+    /// data if unset]
+    #[arg(long, value_name = "NAME")]
     bleu_tokenize: Option<BleuTokenizer>,
 
-    /// Makes everything lower case before BLEU compares it
+    /// Compute BLEU on lowercased text
     #[arg(long)]
     lowercase: bool,
 
-    /// Shows so many examples with what was said of them
+    /// Print N examples with reference and prediction
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1000))]
     samples: usize,
 
-    /// Writes what the model wrote into a file, a line for each example
+    /// Write the predictions to a file, one per line
     #[arg(long, value_name = "FILE")]
     hypotheses: Option<PathBuf>,
 
-    /// Prints one JSON object instead of lines and tables
+    /// Print the metrics as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Command for Eval {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let trained = self.using.open()?;
-        let mut bleu = bleu_of(&trained.config);
+        let trained = self.run.open()?;
+        let mut bleu = bleu_from_config(&trained.config);
         bleu.tokenizer = self.bleu_tokenize.unwrap_or(bleu.tokenizer);
         if self.lowercase {
             bleu.case = Case::Lower;
         }
         let note = &mut |note: &str| print_error_line(note);
-        let evaluated = trained.evaluate(&self.texts(), bleu, self.samples, note)?;
-        let judgement = &evaluated.judgement;
+        let evaluation = trained.evaluate(&self.eval_set(), bleu, self.samples, note)?;
+        let metrics = &evaluation.metrics;
         if let Some(path) = &self.hypotheses {
-            let Outcome::Texts { hypotheses, .. } = &judgement.outcome else {
+            let TaskMetrics::Translation { hypotheses, .. } = &metrics.task_metrics else {
                 return Err(TrainError::Refused(format!(
-                    "--hypotheses: a {} writes no text for each example",
-                    trained.config.model.word()
+                    "--hypotheses is only supported for sequence-to-sequence models; this run is a {}\n  \
+                     help: omit --hypotheses",
+                    trained.config.model.name()
                 )));
             };
             let lines = hypotheses
@@ -95,90 +95,85 @@ impl Command for Eval {
             write_output(path, lines.collect::<String>().as_bytes())?;
         }
         if self.json {
-            let value = as_json(&trained, &evaluated);
-            let text = serde_json::to_string_pretty(&value);
-            return print(
-                out,
-                &(text.map_err(TrainError::content("the result"))? + "\n"),
-            );
+            let value = to_json(&trained, &evaluation);
+            return print(out, &format!("{value:#}\n"));
         }
-        let unit = match judgement.outcome {
-            Outcome::Continuation => "characters",
-            Outcome::Texts { .. } | Outcome::Classes(_) => "examples",
+        let unit = match metrics.task_metrics {
+            TaskMetrics::LanguageModelling => "characters",
+            TaskMetrics::Translation { .. } | TaskMetrics::Classification(_) => "examples",
         };
         let head = format!(
             "{}\n{}: {} {unit}\n\n",
-            trained.described(),
-            evaluated.name,
-            evaluated.size
+            trained.description(),
+            evaluation.name,
+            evaluation.size
         );
-        print(out, &(head + &as_lines(judgement)))
+        print(out, &(head + &to_lines(metrics)))
     }
 }
 
 impl Eval {
-    /// The texts to evaluate with.
-    fn texts(&self) -> Source {
+    fn eval_set(&self) -> EvalSet {
         match (&self.source, &self.target, &self.labelled, &self.text) {
-            (Some(source), Some(target), ..) => Source::Parallel(source.clone(), target.clone()),
-            (_, _, Some(path), _) => Source::Labelled(path.clone()),
-            (_, _, _, Some(path)) => Source::Plain(path.clone()),
-            _ => Source::Own(self.part),
+            (Some(source), Some(target), ..) => EvalSet::Parallel(source.clone(), target.clone()),
+            (_, _, Some(path), _) => EvalSet::Labelled(path.clone()),
+            (_, _, _, Some(path)) => EvalSet::Plain(path.clone()),
+            _ => EvalSet::Own(self.part),
         }
     }
 }
 
-fn as_lines(judgement: &Judgement) -> String {
+fn to_lines(metrics: &Metrics) -> String {
     let mut text = String::new();
-    for sample in &judgement.samples {
-        text += &format!("  given:  {}\n", sample.given.trim_end());
-        if let Some(wanted) = &sample.wanted {
-            text += &format!("  wanted: {}\n", wanted.trim_end());
+    for sample in &metrics.samples {
+        text += &format!("  source:     {}\n", sample.source.trim_end());
+        if let Some(reference) = &sample.reference {
+            text += &format!("  reference:  {}\n", reference.trim_end());
         }
-        text += &format!("  said:   {}\n\n", sample.said.trim_end());
+        text += &format!("  prediction: {}\n\n", sample.prediction.trim_end());
     }
-    match &judgement.outcome {
-        Outcome::Texts {
+    match &metrics.task_metrics {
+        TaskMetrics::Translation {
             exact, bleu, chrf, ..
         } => {
             text += &format!("{bleu}\n{chrf}\n");
-            text += &format!("{exact}\n{}\n", judgement.loss);
+            text += &format!("{exact}\n{}\n", metrics.loss);
         }
-        Outcome::Classes(matrix) => {
+        TaskMetrics::Classification(matrix) => {
             text += &matrix.to_string();
-            let loss = judgement.loss.loss().unwrap_or(f64::NAN);
-            text += &format!("\nloss {}\n", number(zoo_config::Metric::Loss, loss));
+            let loss = metrics.loss.loss().unwrap_or(f64::NAN);
+            text += &format!("\nloss {}\n", metric_value(zoo_config::Metric::Loss, loss));
         }
-        Outcome::Continuation => text += &format!("{}\n", judgement.loss),
+        TaskMetrics::LanguageModelling => text += &format!("{}\n", metrics.loss),
     }
-    // Labels and samples come from the data.
+    // Labels and samples may contain control characters.
     printable_text(&text).into_owned()
 }
 
-fn as_json(trained: &Trained, evaluated: &Evaluated) -> Value {
-    let judgement = &evaluated.judgement;
+fn to_json(trained: &TrainedRun, evaluation: &Evaluation) -> Value {
+    let metrics = &evaluation.metrics;
     let mut value = json!({
         "run": trained.folder.path().display().to_string(),
         "step": trained.step,
         "device": trained.opened.to_string(),
-        "data": evaluated.name,
-        "size": evaluated.size,
+        "data": evaluation.name,
+        "size": evaluation.size,
     });
-    for (metric, number) in judgement.values() {
-        value[metric.word()] = json!(number);
+    for (metric, score) in metrics.values() {
+        value[metric.name()] = json!(score);
     }
-    match &judgement.outcome {
-        Outcome::Texts { bleu, chrf, .. } => {
+    match &metrics.task_metrics {
+        TaskMetrics::Translation { bleu, chrf, .. } => {
             value["bleu_details"] = json!(bleu);
             value["chrf_signature"] = json!(chrf.signature);
         }
-        Outcome::Classes(matrix) => {
+        TaskMetrics::Classification(matrix) => {
             let labels = matrix.labels();
             let classes = 0..labels.len();
             let counts: Vec<Vec<usize>> = classes
                 .clone()
-                .map(|truth| {
-                    let row = classes.clone().map(|told| matrix.count(truth, told));
+                .map(|label| {
+                    let row = classes.clone().map(|class| matrix.count(label, class));
                     row.map(Result::unwrap_or_default).collect()
                 })
                 .collect();
@@ -195,12 +190,16 @@ fn as_json(trained: &Trained, evaluated: &Evaluated) -> Value {
             value["classes"] = json!(scores.collect::<Vec<_>>());
             value["confusion"] = json!(counts);
         }
-        Outcome::Continuation => {}
+        TaskMetrics::LanguageModelling => {}
     }
-    if !judgement.samples.is_empty() {
-        let samples = judgement.samples.iter().map(
-            |sample| json!({"given": sample.given, "wanted": sample.wanted, "said": sample.said}),
-        );
+    if !metrics.samples.is_empty() {
+        let samples = metrics.samples.iter().map(|sample| {
+            json!({
+                "source": sample.source,
+                "reference": sample.reference,
+                "prediction": sample.prediction,
+            })
+        });
         value["samples"] = json!(samples.collect::<Vec<_>>());
     }
     value

@@ -1,4 +1,4 @@
-//! `zoo generate`: a text is gone on with.
+//! `zoo generate`: text generation from a prompt.
 
 use std::io::Write;
 
@@ -7,66 +7,66 @@ use zoo_data::Tokenizer;
 use zoo_models::generate::generate_streaming;
 use zoo_models::{GenerateConfig, Gpt, Stop};
 
-use super::decoding::Decoding;
-use super::{Command, Using, print};
+use super::decoding::DecodingArgs;
+use super::{Command, RunArgs, print};
 use crate::generate::generate_config;
 use crate::{Result, TrainError};
 
-/// Goes on with a text, token by token
+/// Generate text from a prompt (GPT)
 ///
-/// The prompt is printed as the model reads it, and tokens as they come; a beam search knows
-/// them at the end. Where all places of the model are taken, it goes on from the last half of
-/// them.
+/// The prompt is printed as the tokenizer decodes it, followed by the tokens as they are generated;
+/// beam search prints them at the end. When the context is full, generation continues from its last
+/// half.
 #[derive(Debug, Args)]
 pub struct Generate {
     #[command(flatten)]
-    using: Using,
+    run: RunArgs,
 
-    /// What is gone on with; a new line, if not given
+    /// Prompt [default: a newline]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
 
-    /// How many texts, one after the other; each is drawn by a seed of its own, the first by
-    /// --seed
+    /// Number of samples to generate; sample i uses seed + i
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 
     #[command(flatten)]
-    decoding: Decoding,
+    decoding: DecodingArgs,
 }
 
 impl Command for Generate {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let trained = self.using.open()?;
+        let trained = self.run.open()?;
         let generator = trained.model.generator();
-        let generator = generator.ok_or_else(|| trained.cannot("generate"))?;
+        let generator = generator.ok_or_else(|| trained.wrong_model("generate"))?;
         let (model, tokenizer) = (&generator.model, &generator.task.tokenizer);
         let config = generate_config(&trained.config)?;
-        let mut config = self.decoding.apply(config, tokenizer.vocabulary())?;
+        let mut config = self.decoding.apply(config, tokenizer.vocab_size())?;
         let prompt = tokenizer.encode(self.prompt.as_deref().unwrap_or("\n"))?;
         if prompt.is_empty() {
             return Err(TrainError::Refused(match self.prompt {
-                Some(prompt) => format!(
-                    "--prompt {prompt:?} has no tokens for this run's tokenizer: give it some text"
-                ),
-                None => "this run's tokenizer has no token for a new line: give a --prompt to go \
-                         on with"
+                Some(prompt) => {
+                    format!(
+                        "--prompt {prompt:?} is empty after tokenization\n  help: use another prompt"
+                    )
+                }
+                None => "a newline has no tokens in this run's vocabulary\n  help: set --prompt"
                     .to_owned(),
             }));
         }
-        for number in 0..self.count {
-            if number > 0 {
+        for index in 0..self.count {
+            if index > 0 {
                 print(out, "\n---\n")?;
             }
             let text = tokenizer.decode(&prompt)?;
-            let streamed = Streamed {
+            let stream = TextStream {
                 tokenizer,
                 ids: prompt.clone(),
-                // What nobody has written is not shown.
+                // The default prompt is not printed.
                 printed: self.prompt.as_ref().map_or(text.len(), |_| 0),
                 text,
             };
-            streamed.write(model, &config, out)?;
+            stream.generate(model, &config, out)?;
             print(out, "\n")?;
             config.seed = config.seed.wrapping_add(1);
         }
@@ -74,37 +74,35 @@ impl Command for Generate {
     }
 }
 
-/// Far from the seeds of the texts beside it.
-const NEXT_WINDOW: u64 = 1 << 32;
+/// The seed offset of the next window, far from the seeds of other texts.
+const WINDOW_SEED: u64 = 1 << 32;
 
-/// A text that is printed while it is made.
-struct Streamed<'a> {
+struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,
-    /// The text so far, and how much of it is printed.
     text: String,
+    /// Bytes of `text` that are printed.
     printed: usize,
 }
 
-impl Streamed<'_> {
-    /// Prints it, and what the model makes of it.
-    fn write(mut self, model: &Gpt, config: &GenerateConfig, out: &mut dyn Write) -> Result<()> {
+impl TextStream<'_> {
+    fn generate(mut self, model: &Gpt, config: &GenerateConfig, out: &mut dyn Write) -> Result<()> {
         self.print(out, false)?;
         let mut config = config.clone();
         let mut prompt = self.ids.clone();
         loop {
             let state = model.start(1).map_err(TrainError::model("decoding"))?;
             let mut failed = None;
-            let made = generate_streaming(model, state, &[&prompt], &config, |_, token| {
+            let generated = generate_streaming(model, state, &[&prompt], &config, |_, token| {
                 if failed.is_none() {
                     failed = self.push(token, out).err();
                 }
             });
-            let made = made.map_err(TrainError::model("--prompt"))?;
+            let generated = generated.map_err(TrainError::model("--prompt"))?;
             if let Some(error) = failed {
                 return Err(error);
             }
-            let Some(text) = made.into_iter().flatten().next() else {
+            let Some(text) = generated.into_iter().flatten().next() else {
                 break;
             };
             config.max_length = config.max_length.saturating_sub(text.tokens.len());
@@ -113,9 +111,9 @@ impl Streamed<'_> {
             if text.stop != Stop::Length || config.max_length == 0 || longest < 2 {
                 break;
             }
-            // All places are taken: the last half of the text is what it goes on from.
+            // The context is full: continue from its last half.
             prompt = self.ids[self.ids.len().saturating_sub(longest / 2)..].to_vec();
-            config.seed = config.seed.wrapping_add(NEXT_WINDOW);
+            config.seed = config.seed.wrapping_add(WINDOW_SEED);
         }
         self.print(out, true)
     }
@@ -126,15 +124,16 @@ impl Streamed<'_> {
         self.print(out, false)
     }
 
-    /// Prints what is new; a character whose bytes are not all there yet waits, but at the end.
+    /// Prints new text. An incomplete UTF-8 character is held back until the end.
     fn print(&mut self, out: &mut dyn Write, is_end: bool) -> Result<()> {
-        let until = match is_end {
-            true => self.text.len(),
-            false => self.text.trim_end_matches('\u{fffd}').len(),
+        let end = if is_end {
+            self.text.len()
+        } else {
+            self.text.trim_end_matches('\u{fffd}').len()
         };
-        if let Some(new) = self.text.get(self.printed..until) {
+        if let Some(new) = self.text.get(self.printed..end) {
             print(out, new)?;
-            self.printed = until;
+            self.printed = end;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Texts that come line by line: from a file, a pipe, or a person.
+//! Line input from a file, a pipe or a terminal.
 
 use std::io::{BufRead, Cursor, IsTerminal};
 use std::path::Path;
@@ -6,49 +6,45 @@ use std::path::Path;
 use crate::out::{print_error_line, print_prompt};
 use crate::{Result, TrainError};
 
-/// A line, with its number, counted from 1.
 pub(super) struct Line {
+    /// Counted from 1.
     pub(super) number: usize,
     pub(super) text: String,
 }
 
-/// Where lines come from.
 pub(super) struct Input {
     reader: Box<dyn BufRead>,
     name: String,
-    /// Somebody types, and waits for an answer to each line.
-    pub(super) is_typed: bool,
+    /// Whether lines are typed at a prompt.
+    pub(super) is_interactive: bool,
 }
 
 impl Input {
-    /// The lines of a file, packed or not; without one, of what comes in.
+    /// Opens a file, which may be gzipped; without one or for `-`, standard input.
     pub(super) fn open(file: Option<&Path>) -> Result<Self> {
         if let Some(path) = file.filter(|path| *path != Path::new("-")) {
             return Ok(Self {
                 reader: Box::new(Cursor::new(zoo_data::plain_text(path)?)),
                 name: path.display().to_string(),
-                is_typed: false,
+                is_interactive: false,
             });
         }
         let stdin = std::io::stdin();
         Ok(Self {
-            is_typed: stdin.is_terminal(),
+            is_interactive: stdin.is_terminal(),
             reader: Box::new(stdin.lock()),
             name: "standard input".to_owned(),
         })
     }
 
-    /// Gives the lines away, so many at a time; one at a time to somebody who types them. It is an
-    /// error if there is no line, or one is not UTF-8.
-    pub(super) fn in_batches(
+    /// Calls `each` with batches of at most `size` lines; interactive lines come one at a time. It
+    /// is an error if there is no line, or a line is not UTF-8.
+    pub(super) fn for_each_batch(
         mut self,
         size: usize,
         mut each: impl FnMut(&[Line]) -> Result<()>,
     ) -> Result<()> {
-        let size = match self.is_typed {
-            true => 1,
-            false => size.max(1),
-        };
+        let size = if self.is_interactive { 1 } else { size.max(1) };
         let mut number = 0;
         loop {
             let mut lines = vec![];
@@ -67,45 +63,40 @@ impl Input {
             }
         }
         match number {
-            0 if !self.is_typed => Err(TrainError::Refused(format!(
-                "there is nothing in {}: a text a line is expected",
+            0 if !self.is_interactive => Err(TrainError::Refused(format!(
+                "{} is empty, expected one text per line",
                 self.name
             ))),
             _ => Ok(()),
         }
     }
 
-    /// All of it as one text.
-    pub(super) fn whole(mut self) -> Result<String> {
+    pub(super) fn read_all(mut self) -> Result<String> {
         let mut text = String::new();
         let read = self.reader.read_to_string(&mut text);
         read.map_err(|error| TrainError::content(&self.name)(error))?;
-        match text.trim().is_empty() {
-            true => Err(TrainError::Refused(format!(
-                "there is nothing in {}",
-                self.name
-            ))),
-            false => Ok(text),
+        if text.trim().is_empty() {
+            return Err(TrainError::Refused(format!("{} is empty", self.name)));
         }
+        Ok(text)
     }
 
-    /// The next line without its end, if there is one.
     fn line(&mut self, number: usize) -> Result<Option<String>> {
-        if self.is_typed {
-            // What is asked is not part of what comes out.
+        if self.is_interactive {
+            // To standard error, so that it is not part of the output.
             print_prompt("> ");
         }
         let mut bytes = vec![];
         let read = self.reader.read_until(b'\n', &mut bytes);
         if read.map_err(TrainError::file(&self.name))? == 0 {
-            if self.is_typed {
+            if self.is_interactive {
                 print_error_line("");
             }
             return Ok(None);
         }
         let text = String::from_utf8(bytes).map_err(|_| TrainError::Content {
             path: self.name.clone().into(),
-            why: format!("line {number} is not UTF-8"),
+            reason: format!("line {number} is not UTF-8"),
         })?;
         Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
     }
@@ -118,20 +109,20 @@ mod tests {
     fn read(bytes: &'static [u8], size: usize) -> Result<Vec<Vec<(usize, String)>>, String> {
         let input = Input {
             reader: Box::new(Cursor::new(bytes)),
-            name: "it".to_owned(),
-            is_typed: false,
+            name: "input".to_owned(),
+            is_interactive: false,
         };
         let mut batches = vec![];
-        let done = input.in_batches(size, |lines| {
-            let own = lines.iter().map(|line| (line.number, line.text.clone()));
-            batches.push(own.collect());
+        let result = input.for_each_batch(size, |lines| {
+            let lines = lines.iter().map(|line| (line.number, line.text.clone()));
+            batches.push(lines.collect());
             Ok(())
         });
-        done.map(|()| batches).map_err(|error| error.to_string())
+        result.map(|()| batches).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn lines_come_in_batches_with_their_numbers() {
+    fn lines_are_batched_and_numbered() {
         let line = |number: usize, text: &str| (number, text.to_owned());
         let expected = vec![vec![line(1, "a"), line(2, "")], vec![line(3, "c")]];
         assert_eq!(read(b"a\r\n\nc", 2), Ok(expected.clone()));
@@ -141,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_told_with_its_line() {
-        let said = read(b"a\n\xff\n", 1).unwrap_err();
-        assert_eq!(said, "it cannot be read: line 2 is not UTF-8");
-        let said = read(b"", 1).unwrap_err();
-        assert!(said.starts_with("there is nothing in it"), "{said}");
+    fn invalid_input_is_rejected() {
+        let message = read(b"a\n\xff\n", 1).unwrap_err();
+        assert_eq!(message, "input cannot be read: line 2 is not UTF-8");
+        let message = read(b"", 1).unwrap_err();
+        assert_eq!(message, "input is empty, expected one text per line");
     }
 }

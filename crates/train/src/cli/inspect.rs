@@ -1,4 +1,4 @@
-//! `zoo inspect`: what a run or a file of weights is.
+//! `zoo inspect`: summary of a run, a checkpoint or a weights file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,59 +12,61 @@ use zoo_spec::Printable;
 use zoo_viz::units::{count, number};
 
 use super::{Command, print};
+use crate::report::format::{duration, metric_value};
 use crate::run::{WEIGHTS, last_rows};
-use crate::show::line;
-use crate::trained::{load, weights_of};
-use crate::{AVERAGE, Result, RunFolder, TrainError, Which};
+use crate::trained::{load, load_weights};
+use crate::{AVERAGE, CheckpointChoice, Result, RunFolder, TrainError};
 
-/// Shows what a run is made of, or what is in a file of weights
+/// Show a run, a checkpoint or a weights file
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// The folder of a run or of a checkpoint, or a file: .safetensors, .bpk, .pt
+    /// Run folder, checkpoint folder or weights file (.safetensors, .bpk, .pt)
     #[arg(value_name = "RUN|CHECKPOINT")]
     path: PathBuf,
 
-    /// Shows the run's config, with every default in it
+    /// Show the run's config with all defaults
     #[arg(long)]
     config: bool,
 
-    /// Lists every tensor with its shape and numbers
+    /// List every tensor with shape and dtype
     #[arg(long)]
     weights: bool,
 
-    /// Whose tensors: best, last, average, or the number of a step
-    #[arg(long, value_name = "WHICH", default_value = "best")]
-    checkpoint: Which,
+    /// Checkpoint for --weights: best, last, average, or a step
+    #[arg(long, value_name = "CHECKPOINT", default_value = "best")]
+    checkpoint: CheckpointChoice,
 }
 
 impl Command for Inspect {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         if !self.path.exists() {
             return Err(TrainError::Refused(format!(
-                "there is no {}: give the folder of a run or of a checkpoint, or a file of weights",
+                "{} does not exist\n  help: give a run folder, a checkpoint folder or a weights \
+                 file",
                 self.path.display()
             )));
         }
-        if let Some((folder, step)) = RunFolder::of_checkpoint(&self.path) {
-            return print(out, &self.of_checkpoint(&folder, step)?);
+        if let Some((folder, step)) = RunFolder::from_checkpoint(&self.path) {
+            return print(out, &self.describe_checkpoint(&folder, step)?);
         }
         let path = match self.path.join(WEIGHTS) {
-            of_checkpoint if of_checkpoint.is_file() => of_checkpoint,
+            weights if weights.is_file() => weights,
             _ => self.path.clone(),
         };
-        let text = match path.is_file() {
-            true => self.of_file(&path)?,
-            false => self.of_run(&RunFolder::existing(&self.path)?)?,
+        let text = if path.is_file() {
+            self.describe_file(&path)?
+        } else {
+            self.describe_run(&RunFolder::open(&self.path)?)?
         };
         print(out, &text)
     }
 }
 
 impl Inspect {
-    fn of_file(&self, path: &Path) -> Result<String> {
+    fn describe_file(&self, path: &Path) -> Result<String> {
         if self.config {
             return Err(TrainError::Refused(format!(
-                "--config: {} is a file of weights, which has none; give the folder of its run",
+                "--config: {} is a weights file, which has no config\n  help: give the run folder",
                 path.display()
             )));
         }
@@ -73,124 +75,121 @@ impl Inspect {
     }
 
     fn tensors(&self, weights: &Weights) -> String {
-        match self.weights {
-            true => all_tensors(weights),
-            false => tensors_by_part(weights),
+        if self.weights {
+            all_tensors(weights)
+        } else {
+            tensors_by_module(weights)
         }
     }
 
-    fn of_checkpoint(&self, folder: &RunFolder, step: usize) -> Result<String> {
+    fn describe_checkpoint(&self, folder: &RunFolder, step: usize) -> Result<String> {
         let config = folder.config()?;
         let checkpoints = folder.checkpoints();
-        let place = |step: usize| checkpoints.folder_of(step).display().to_string();
-        let checkpoint = checkpoints.read_or(step, |whole| format!("it is {}", place(whole)))?;
-        let path = checkpoints.folder_of(step);
+        let path = checkpoints.checkpoint_dir(step);
+        let usage = |step| format!("use {}", checkpoints.checkpoint_dir(step).display());
+        let checkpoint = checkpoints.read_or_suggest(step, usage)?;
         let progress = &checkpoint.progress;
         let best = match &progress.best {
             Some(best) => {
                 let value = value(&best.metric, best.value);
-                format!("{} {value}, after step {}", best.metric, count(best.step))
+                format!("{} {value} at step {}", best.metric, count(best.step))
             }
-            None => "none was validated".to_owned(),
+            None => "not validated yet".to_owned(),
         };
-        let come = format!(
-            "{}, in epoch {}, after {}",
+        let position = format!(
+            "{}, epoch {}, {} elapsed",
             count(step),
             count(progress.position.epoch + 1),
-            line::time(progress.seconds)
+            duration(progress.seconds)
         );
         let rows = [
             ("model", kinds(&config)),
             ("run", folder.path().display().to_string()),
-            ("step", come),
+            ("step", position),
             ("best", best),
         ];
         let title = format!("{}, {}", path.display(), size(&path));
-        let mut parts = vec![described(&title, &rows)];
+        let mut parts = vec![table(&title, &rows)];
         if self.config {
             parts.push(config.to_toml());
         }
         parts.push(summary(folder, &config)? + "\n");
-        parts.extend(numbers(folder, step));
+        parts.extend(last_metrics(folder, step));
         parts.push(self.tensors(&checkpoint.weights));
         Ok(parts.join("\n"))
     }
 
-    fn of_run(&self, folder: &RunFolder) -> Result<String> {
+    fn describe_run(&self, folder: &RunFolder) -> Result<String> {
         let config = folder.config()?;
-        let mut parts = vec![about(folder, &config)];
+        let mut parts = vec![metadata(folder, &config)];
         if self.config {
             parts.push(config.to_toml());
         }
         parts.push(summary(folder, &config)? + "\n");
         parts.push(checkpoints(folder)?);
-        parts.extend(numbers(folder, usize::MAX));
+        parts.extend(last_metrics(folder, usize::MAX));
         if self.weights {
-            let (weights, _) = weights_of(folder, self.checkpoint)?;
+            let (weights, _) = load_weights(folder, self.checkpoint)?;
             parts.push(all_tensors(&weights));
         }
         Ok(parts.join("\n"))
     }
 }
 
-/// What the run was made with.
-fn about(folder: &RunFolder, config: &Config) -> String {
-    // One that is not there, or that somebody changed, says nothing; the rest still does.
-    let said = folder.about().unwrap_or_default();
+fn metadata(folder: &RunFolder, config: &Config) -> String {
+    // The rest is shown even if run.json is missing or invalid.
+    let metadata = folder.metadata().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-    let commit = match (said["commit"].as_str(), said["changed"].as_bool()) {
-        (Some(commit), Some(true)) => format!("{commit}, with changes"),
+    let commit = match (metadata["commit"].as_str(), metadata["changed"].as_bool()) {
+        (Some(commit), Some(true)) => format!("{commit} (modified)"),
         (Some(commit), _) => commit.to_owned(),
         (None, _) => "none".to_owned(),
     };
-    let started = match said["resumed"].as_array().map_or(0, Vec::len) {
-        0 => text(&said["started"]),
-        1 => format!("{}, gone on with once", text(&said["started"])),
-        times => format!("{}, gone on with {times} times", text(&said["started"])),
+    let started = match metadata["resumed"].as_array().map_or(0, Vec::len) {
+        0 => text(&metadata["started"]),
+        1 => format!("{}, resumed once", text(&metadata["started"])),
+        times => format!("{}, resumed {times} times", text(&metadata["started"])),
     };
     let device = format!(
         "{} on {}, {}",
-        text(&said["backend"]),
-        text(&said["device"]),
-        text(&said["precision"])
+        text(&metadata["backend"]),
+        text(&metadata["device"]),
+        text(&metadata["precision"])
     );
-    let versions = ["zoo", "burn", "system"].map(|name| text(&said["versions"][name]));
+    let versions = ["zoo", "burn", "system"].map(|name| text(&metadata["versions"][name]));
     let [zoo, burn, system] = versions;
     let config_file = folder.file("config.toml");
     let rows = [
         ("model", kinds(config)),
         ("device", device),
-        ("made by", format!("zoo {zoo}, Burn {burn}, {system}")),
+        ("versions", format!("zoo {zoo}, Burn {burn}, {system}")),
         ("commit", commit),
         ("seed", config.run.seed.to_string()),
         ("started", started),
         (
             "config",
-            format!("{}; --config shows it", config_file.display()),
+            format!("{} (show with --config)", config_file.display()),
         ),
     ];
-    described(&folder.path().display().to_string(), &rows)
+    table(&folder.path().display().to_string(), &rows)
 }
 
-/// The kinds of the model and of the data.
 fn kinds(config: &Config) -> String {
-    format!("{} on {}", config.model.word(), config.data.word())
+    format!("{} on {}", config.model.name(), config.data.name())
 }
 
-/// A title, and a line for each row.
-fn described(title: &str, rows: &[(&str, String)]) -> String {
+fn table(title: &str, rows: &[(&str, String)]) -> String {
     let row = |(name, value): &(&str, String)| format!("  {name:<8}  {value}\n");
     format!("{title}\n{}", rows.iter().map(row).collect::<String>())
 }
 
-/// What the model is made of: for that any device will do.
+/// The model's summary. If the run's backend is not available, any other one is used.
 fn summary(folder: &RunFolder, config: &Config) -> Result<String> {
-    let own = zoo_backend::open(config.backend.word, config.backend.dtype);
+    let own = zoo_backend::open(config.backend.name, config.backend.dtype);
     let opened = own.or_else(|error| {
-        let others = zoo_backend::compiled().into_iter();
-        let words = others.filter_map(|word| word.parse().ok());
-        let mut opened =
-            words.filter_map(|word| zoo_backend::open(word, config.backend.dtype).ok());
+        let others = zoo_backend::compiled_features().into_iter();
+        let ids = others.filter_map(|name| name.parse().ok());
+        let mut opened = ids.filter_map(|id| zoo_backend::open(id, config.backend.dtype).ok());
         opened.next().ok_or(error)
     })?;
     let model = load(config, folder, &opened.device, None)?;
@@ -212,18 +211,18 @@ fn checkpoints(folder: &RunFolder) -> Result<String> {
             }
             _ => String::new(),
         };
-        let of_folder = size(&checkpoints.folder_of(*step));
-        rows.push([format!("step {}", count(*step)), of_folder, note]);
+        let size = size(&checkpoints.checkpoint_dir(*step));
+        rows.push([format!("step {}", count(*step)), size, note]);
     }
     let average = folder.file(AVERAGE);
     if average.is_file() {
         rows.push(["average".to_owned(), size(&average), AVERAGE.to_owned()]);
     }
-    Ok("checkpoints\n".to_owned() + &aligned(&rows))
+    Ok("checkpoints\n".to_owned() + &align_columns(&rows))
 }
 
-/// The last numbers of each part, up to a step.
-fn numbers(folder: &RunFolder, up_to: usize) -> Option<String> {
+/// The last metrics of each split, up to a step.
+fn last_metrics(folder: &RunFolder, up_to: usize) -> Option<String> {
     let rows = last_rows(folder, up_to);
     if rows.is_empty() {
         return None;
@@ -232,19 +231,28 @@ fn numbers(folder: &RunFolder, up_to: usize) -> Option<String> {
         .into_iter()
         .map(|row| {
             let values = row.values.iter();
-            let values = values.map(|(name, number)| format!("{name} {}", value(name, *number)));
+            let values = values.map(|(name, it)| format!("{} {}", label(name), value(name, *it)));
             let values = values.collect::<Vec<_>>().join("  ");
             [row.part, format!("step {}", count(row.step)), values]
         })
         .collect();
-    Some("last numbers\n".to_owned() + &aligned(&rows))
+    Some("last metrics\n".to_owned() + &align_columns(&rows))
 }
 
-/// A number of a metric, or of something else.
+fn label(name: &str) -> &str {
+    match name {
+        "rate" => "lr",
+        "norm" => "grad norm",
+        "tokens_per_second" => "tokens/s",
+        "loss_scale" => "loss scale",
+        name => name,
+    }
+}
+
 fn value(name: &str, value: f64) -> String {
-    let shares = [Metric::Exact, Metric::Accuracy, Metric::MacroF1];
-    match shares.into_iter().find(|metric| metric.word() == name) {
-        Some(share) => line::number(share, value),
+    let percentages = [Metric::Exact, Metric::Accuracy, Metric::MacroF1];
+    match percentages.into_iter().find(|metric| metric.name() == name) {
+        Some(metric) => metric_value(metric, value),
         None => number(value),
     }
 }
@@ -256,22 +264,21 @@ fn all_tensors(weights: &Weights) -> String {
             [Printable(key).to_string(), shape.join(" x "), dtype]
         })
         .collect();
-    format!("{}{}\n", aligned(&rows), total(weights))
+    format!("{}{}\n", align_columns(&rows), total(weights))
 }
 
-/// Sums of what belongs together, by the first word of its name.
-fn tensors_by_part(weights: &Weights) -> String {
-    // By name, and in the order of names: there may be as many parts as tensors.
-    let mut parts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+/// Tensors and parameters of each top-level module.
+fn tensors_by_module(weights: &Weights) -> String {
+    let mut modules: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (key, shape, _) in tensors(weights) {
         let name = key.split('.').next().unwrap_or(key);
-        let (count, sum) = parts.entry(name).or_default();
+        let (count, sum) = modules.entry(name).or_default();
         *count += 1;
         *sum += shape.iter().product::<usize>();
     }
-    let rows: Vec<[String; 3]> = parts
+    let rows: Vec<[String; 3]> = modules
         .into_iter()
-        .map(|(name, (tensors, numbers))| {
+        .map(|(name, (tensors, parameters))| {
             let tensors = match tensors {
                 1 => "1 tensor".to_owned(),
                 tensors => format!("{} tensors", count(tensors)),
@@ -279,23 +286,27 @@ fn tensors_by_part(weights: &Weights) -> String {
             [
                 Printable(name).to_string(),
                 tensors,
-                format!("{} numbers", count(numbers)),
+                format!("{} parameters", count(parameters)),
             ]
         })
         .collect();
     format!(
-        "{}{}; --weights lists them\n",
-        aligned(&rows),
+        "{}{} (list with --weights)\n",
+        align_columns(&rows),
         total(weights)
     )
 }
 
 fn total(weights: &Weights) -> String {
-    let numbers: usize = tensors(weights)
+    let parameters: usize = tensors(weights)
         .map(|(_, shape, _)| shape.iter().product::<usize>())
         .sum();
     let tensors = weights.keys().count();
-    format!("  {} numbers in {} tensors", count(numbers), count(tensors))
+    format!(
+        "  {} parameters in {} tensors",
+        count(parameters),
+        count(tensors)
+    )
 }
 
 fn tensors(weights: &Weights) -> impl Iterator<Item = (&str, Vec<usize>, String)> {
@@ -306,10 +317,9 @@ fn tensors(weights: &Weights) -> impl Iterator<Item = (&str, Vec<usize>, String)
     })
 }
 
-/// Rows whose columns stand under each other.
-fn aligned(rows: &[[String; 3]]) -> String {
-    let width = |at: usize| {
-        let widths = rows.iter().map(|row| row[at].chars().count());
+fn align_columns(rows: &[[String; 3]]) -> String {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or(0)
     };
     let [first, second] = [width(0), width(1)];
@@ -320,15 +330,14 @@ fn aligned(rows: &[[String; 3]]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// How large a file is, or all files of a folder.
+/// The size of a file, or of all files in a folder.
 fn size(path: &Path) -> String {
-    let bytes = match path.is_dir() {
-        true => {
-            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            let sizes = entries.filter_map(|entry| entry.metadata().ok());
-            sizes.map(|it| it.len()).sum()
-        }
-        false => std::fs::metadata(path).map_or(0, |it| it.len()),
+    let bytes = if path.is_dir() {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let sizes = entries.filter_map(|entry| entry.metadata().ok());
+        sizes.map(|it| it.len()).sum()
+    } else {
+        std::fs::metadata(path).map_or(0, |it| it.len())
     };
     match bytes as f64 {
         bytes if bytes < 1024.0 => format!("{bytes} B"),

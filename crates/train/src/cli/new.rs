@@ -1,4 +1,4 @@
-//! `zoo new`: a config to begin with.
+//! `zoo new`: a commented config template.
 
 use std::io::Write;
 
@@ -8,10 +8,10 @@ use zoo_config::{TEMPLATES, template};
 use super::{Command, print};
 use crate::{Result, TrainError};
 
-/// Prints a config with every key and a comment: zoo new transformer > my.toml
+/// Print a config template with every key documented: zoo new transformer > my.toml
 #[derive(Debug, Args)]
 pub struct New {
-    /// The kind of model: transformer, seq2seq, han, gpt or classifier
+    /// Model kind: transformer, seq2seq, han, gpt or classifier
     kind: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl Command for New {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         let Some(kind) = self.kind else {
             return Err(TrainError::Refused(format!(
-                "which kind of model? There are {}; for example: zoo new {} > my.toml",
+                "missing model kind, expected one of {}\n  help: zoo new {} > my.toml",
                 TEMPLATES.join(", "),
                 TEMPLATES[0]
             )));

@@ -1,4 +1,4 @@
-//! Signals that ask a run to stop: it writes a checkpoint after its step, and exits.
+//! Signals that stop a run: it finishes the current step, writes a checkpoint and exits.
 //!
 //! `SIGTERM` and `SIGHUP` come from Slurm, Kubernetes, systemd or a closed `ssh` connection,
 //! `SIGINT` from Ctrl-C.
@@ -12,60 +12,59 @@ use burn_train::Interrupter;
 use crate::out::print_error_line;
 use crate::{Result, TrainError};
 
-/// What `kill -l` calls INT: Ctrl-C, or a dashboard's key.
+/// `SIGINT`: Ctrl-C, or the dashboard's key.
 const INTERRUPT: u8 = 2;
 
-/// The signal that asked for the end of a run.
+/// The signal that stopped a run.
 #[derive(Debug, Clone)]
-pub(super) struct Stopping {
+pub(super) struct StopSignal {
     signal: Arc<AtomicU8>,
 }
 
-impl Stopping {
-    /// Stops `interrupter`'s run when a signal comes.
-    pub(super) fn on_signals(interrupter: &Interrupter) -> Result<Self> {
-        let stopping = Self {
+impl StopSignal {
+    /// Stops the run of `interrupter` on a signal.
+    pub(super) fn listen(interrupter: &Interrupter) -> Result<Self> {
+        let stop_signal = Self {
             signal: Arc::new(AtomicU8::new(INTERRUPT)),
         };
-        let asked = Asked {
-            stopping: stopping.clone(),
+        let state = SignalState {
+            stop_signal: stop_signal.clone(),
             interrupter: interrupter.clone(),
             first: None,
         };
-        listen(asked)
-            .map_err(|error| TrainError::Refused(format!("signals cannot be handled: {error}")))?;
-        Ok(stopping)
+        handle_signals(state).map_err(|error| {
+            TrainError::Refused(format!("signal handlers cannot be installed: {error}"))
+        })?;
+        Ok(stop_signal)
     }
 
-    /// What shells expect of a program that was stopped by a signal.
+    /// The exit code of a program stopped by a signal, as shells report it.
     pub(super) fn exit_code(&self) -> u8 {
         128 + self.signal.load(Ordering::Relaxed)
     }
 }
 
-/// What signals did so far.
-struct Asked {
-    stopping: Stopping,
+struct SignalState {
+    stop_signal: StopSignal,
     interrupter: Interrupter,
-    /// When the first came.
+    /// The time of the first signal.
     first: Option<Instant>,
 }
 
-impl Asked {
-    /// Takes a signal. Returns whether the process is to end at once: when Ctrl-C is pressed
-    /// again. Signals that come together are one, since shells send them to a program and to its
-    /// group. Those that programs send never end it: a closed connection may send several, and
-    /// who does not want to wait sends `SIGKILL`.
-    fn take(&mut self, signal: u8) -> bool {
+impl SignalState {
+    /// Handles a signal. Returns whether the process must exit immediately, which only a second
+    /// Ctrl-C requests: a closed connection may send several other signals. Signals within half a
+    /// second count as one, because shells send them to a program and to its group.
+    fn handle(&mut self, signal: u8) -> bool {
         const TOGETHER: Duration = Duration::from_millis(500);
         match self.first {
             Some(first) => signal == INTERRUPT && first.elapsed() > TOGETHER,
             None => {
                 self.first = Some(Instant::now());
-                self.stopping.signal.store(signal, Ordering::Relaxed);
-                self.interrupter.stop(Some("asked to"));
+                self.stop_signal.signal.store(signal, Ordering::Relaxed);
+                self.interrupter.stop(Some("signal"));
                 print_error_line(
-                    "\nstops after this step and writes a checkpoint (Ctrl-C: stops at once)",
+                    "\nstopping after this step with a checkpoint (Ctrl-C again: exit immediately)",
                 );
                 false
             }
@@ -74,23 +73,23 @@ impl Asked {
 }
 
 #[cfg(unix)]
-fn listen(mut asked: Asked) -> std::io::Result<()> {
+fn handle_signals(mut state: SignalState) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
     use signal_hook::low_level::emulate_default_handler;
 
-    let mut listened = vec![SIGINT, SIGTERM];
-    // `nohup` ignores it, so that a run outlives its terminal.
+    let mut handled = vec![SIGINT, SIGTERM];
+    // `nohup` ignores it so that a run survives its terminal.
     if !is_ignored(SIGHUP) {
-        listened.push(SIGHUP);
+        handled.push(SIGHUP);
     }
-    let mut signals = Signals::new(listened)?;
+    let mut signals = Signals::new(handled)?;
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             for signal in signals.forever() {
-                if asked.take(signal as u8) {
-                    // Not `exit`, which would tidy up what is in use.
+                if state.handle(signal as u8) {
+                    // Not `exit`, which would run destructors of objects in use.
                     let _ = emulate_default_handler(signal);
                 }
             }
@@ -101,7 +100,8 @@ fn listen(mut asked: Asked) -> std::io::Result<()> {
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: without a new action it only writes the current one, to room of its size.
+    // SAFETY: without a new action, `sigaction` only writes the current one to the buffer, which
+    // has its size.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN
@@ -109,9 +109,9 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 #[cfg(not(unix))]
-fn listen(mut asked: Asked) -> std::io::Result<()> {
+fn handle_signals(mut state: SignalState) -> std::io::Result<()> {
     let handled = ctrlc::set_handler(move || {
-        if asked.take(INTERRUPT) {
+        if state.handle(INTERRUPT) {
             std::process::abort();
         }
     });
@@ -123,25 +123,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_signal_stops_and_only_ctrl_c_ends_at_once() {
+    fn only_a_second_ctrl_c_exits_immediately() {
         let [hangup, terminate] = [1, 15];
-        let mut asked = Asked {
-            stopping: Stopping {
+        let mut state = SignalState {
+            stop_signal: StopSignal {
                 signal: Arc::new(AtomicU8::new(INTERRUPT)),
             },
             interrupter: Interrupter::new(),
             first: None,
         };
-        // A dashboard's key.
-        assert_eq!(asked.stopping.exit_code(), 130);
-        assert!(!asked.interrupter.should_stop());
-        assert!(!asked.take(terminate));
-        assert!(asked.interrupter.should_stop());
-        assert_eq!(asked.stopping.exit_code(), 143);
-        assert!(!asked.take(INTERRUPT), "together with the first");
-        asked.first = Instant::now().checked_sub(Duration::from_secs(2));
-        assert!(!asked.take(terminate) && !asked.take(hangup));
-        assert!(asked.take(INTERRUPT));
-        assert_eq!(asked.stopping.exit_code(), 143);
+        // The dashboard's key.
+        assert_eq!(state.stop_signal.exit_code(), 130);
+        assert!(!state.interrupter.should_stop());
+        assert!(!state.handle(terminate));
+        assert!(state.interrupter.should_stop());
+        assert_eq!(state.stop_signal.exit_code(), 143);
+        assert!(!state.handle(INTERRUPT), "within half a second");
+        state.first = Instant::now().checked_sub(Duration::from_secs(2));
+        assert!(!state.handle(terminate) && !state.handle(hangup));
+        assert!(state.handle(INTERRUPT));
+        assert_eq!(state.stop_signal.exit_code(), 143);
     }
 }

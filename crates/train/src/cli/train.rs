@@ -1,4 +1,4 @@
-//! `zoo train`: a config becomes a run.
+//! `zoo train`: training from a config file.
 
 use std::process::ExitCode;
 
@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::arguments::TrainArguments;
 use super::print;
-use super::signals::Stopping;
+use super::signals::StopSignal;
 use crate::out::print_line;
-use crate::show::line::{number, time, values};
-use crate::{Ending, Result, TrainOptions, train};
+use crate::report::format::{duration, metric_value, metric_values};
+use crate::{Result, StopReason, TrainOptions, train};
 
-/// Trains a model from a config file
+/// Train a model from a config file
 #[derive(Debug, Args)]
 pub struct Train {
     #[command(flatten)]
@@ -19,8 +19,8 @@ pub struct Train {
 }
 
 impl Train {
-    /// Runs the command, and says how the program ends: a run that was interrupted is saved, and
-    /// not over, which scripts are to know.
+    /// Runs the command and returns its exit code, which tells scripts whether the run was
+    /// interrupted.
     ///
     /// # Errors
     ///
@@ -40,36 +40,38 @@ impl Train {
             plain: arguments.plain,
             ..TrainOptions::default()
         };
-        let stopping = Stopping::on_signals(&options.interrupter)?;
-        let finished = train(&config, &options)?;
+        let stop_signal = StopSignal::listen(&options.interrupter)?;
+        let output = train(&config, &options)?;
 
-        let folder = finished.folder.path().display();
-        let took = time(finished.seconds);
-        match finished.ending {
-            Ending::Complete => print_line(format_args!("{} steps in {took}", finished.steps)),
-            Ending::Early => print_line(format_args!(
-                "stopped after {} steps in {took}: validation got no better",
-                finished.steps
+        let folder = output.folder.path().display();
+        let elapsed = duration(output.seconds);
+        match output.stop_reason {
+            StopReason::Completed => {
+                print_line(format_args!("{} steps in {elapsed}", output.steps))
+            }
+            StopReason::EarlyStopping => print_line(format_args!(
+                "early stopping after {} steps in {elapsed}: validation did not improve",
+                output.steps
             )),
-            Ending::Interrupted => print_line(format_args!(
-                "stopped after step {} in {took}; the same command with --resume goes on",
-                finished.steps
+            StopReason::Interrupted => print_line(format_args!(
+                "interrupted after step {} in {elapsed}; continue with --resume",
+                output.steps
             )),
         }
-        if let Some(best) = &finished.best {
-            let value = number(config.metric(), best.value);
+        if let Some(best) = &output.best {
+            let value = metric_value(config.metric(), best.value);
             print_line(format_args!(
-                "best {}: {value} after step {}",
+                "best {}: {value} at step {}",
                 best.metric, best.step
             ));
         }
-        if let Some(test) = &finished.test {
-            print_line(format_args!("test: {}", values(test)));
+        if let Some(test) = &output.test {
+            print_line(format_args!("test: {}", metric_values(test)));
         }
         print_line(folder);
-        Ok(match finished.ending {
-            Ending::Interrupted => ExitCode::from(stopping.exit_code()),
-            Ending::Complete | Ending::Early => ExitCode::SUCCESS,
+        Ok(match output.stop_reason {
+            StopReason::Interrupted => ExitCode::from(stop_signal.exit_code()),
+            StopReason::Completed | StopReason::EarlyStopping => ExitCode::SUCCESS,
         })
     }
 }

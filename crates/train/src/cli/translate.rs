@@ -1,4 +1,4 @@
-//! `zoo translate`: a text for each line.
+//! `zoo translate`: translation, line by line.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,88 +6,87 @@ use std::path::PathBuf;
 use clap::Args;
 use zoo_models::{GenerateConfig, Strategy};
 
-use super::decoding::Decoding;
+use super::decoding::DecodingArgs;
 use super::input::{Input, Line};
-use super::{Command, Using, print, print_error_line};
+use super::{Command, RunArgs, print, print_error_line};
 use crate::files::write_output;
 use crate::generate::generate_config;
-use crate::task::Translated;
-use crate::{Result, TrainError, Trained};
+use crate::task::LineTranslation;
+use crate::{Result, TrainError, TrainedRun};
 
-/// Writes a text for every line of a file or of standard input
+/// Translate lines from a file, stdin or a prompt
 ///
-/// Without --file, and with nothing piped in, it asks for lines; Ctrl-D ends. Lines come out in
-/// the order they came in, one for each, and an empty line for an empty one. With --n-best, a
-/// text is `number<TAB>score<TAB>text`, where the number is that of the line. A line that is too
-/// long for the model becomes an empty one, with a message on standard error, and the command
-/// fails in the end.
+/// Without --file and without piped input, lines are read from a prompt; Ctrl-D ends. The output
+/// has one line per input line, in the same order; an empty line gives an empty line. With
+/// --n-best, every hypothesis is a line `line number<TAB>score<TAB>text`. A line that exceeds the
+/// model's context gives an empty line and a message on standard error, and the command fails at
+/// the end.
 #[derive(Debug, Args)]
 pub struct Translate {
     #[command(flatten)]
-    using: Using,
+    run: RunArgs,
 
-    /// The lines to translate, also as .gz; - is standard input
+    /// File with the lines to translate, may be .gz; - is standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Writes into a file, when all is done, instead of printing
+    /// Write the translations to a file when all are done
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 
-    /// Writes the score before each text: the logarithm of how likely the model thinks it
+    /// Print the score before each translation: its log-probability with length penalty
     #[arg(long)]
     scores: bool,
 
-    /// Lines that are read before any is written; 1 answers each at once
+    /// Batch size in lines; 1 answers each line immediately
     #[arg(long, value_name = "N", default_value_t = 256)]
     batch: usize,
 
     #[command(flatten)]
-    decoding: Decoding,
+    decoding: DecodingArgs,
 }
 
 impl Command for Translate {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let trained = self.using.open()?;
+        let trained = self.run.open()?;
         let vocabulary = trained.translator()?.vocabulary();
         let config = generate_config(&trained.config)?;
         let config = self.decoding.apply(config, vocabulary)?;
         let input = Input::open(self.file.as_deref())?;
-        if input.is_typed {
-            print_error_line(format_args!("{}; Ctrl-D ends", trained.described()));
+        if input.is_interactive {
+            print_error_line(format_args!("{}; Ctrl-D ends", trained.description()));
         }
-        let mut kept = vec![];
+        let mut output = vec![];
         let mut counts = Counts::default();
-        let read = input.in_batches(self.batch, |lines| {
-            let text = self.lines(&trained, &config, lines, &mut counts)?;
+        let result = input.for_each_batch(self.batch, |lines| {
+            let text = self.output_lines(&trained, &config, lines, &mut counts)?;
             match &self.to {
-                Some(_) => kept.extend_from_slice(text.as_bytes()),
+                Some(_) => output.extend_from_slice(text.as_bytes()),
                 None => print(out, &text)?,
             }
             Ok(())
         });
         counts.report_unknown();
-        read?;
+        result?;
         if let Some(path) = &self.to {
-            write_output(path, &kept)?;
+            write_output(path, &output)?;
         }
         match counts.too_long {
             0 => Ok(()),
             1 => Err(TrainError::Refused(
-                "a line was too long, and an empty one was written for it".to_owned(),
+                "1 line was too long and was not translated".to_owned(),
             )),
             count => Err(TrainError::Refused(format!(
-                "{count} lines were too long, and empty ones were written for them"
+                "{count} lines were too long and were not translated"
             ))),
         }
     }
 }
 
 impl Translate {
-    /// What is written for these lines.
-    fn lines(
+    fn output_lines(
         &self,
-        trained: &Trained,
+        trained: &TrainedRun,
         config: &GenerateConfig,
         lines: &[Line],
         counts: &mut Counts,
@@ -96,47 +95,44 @@ impl Translate {
         let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
         let device = &trained.opened.device;
         let translated = trained.translator()?.translate(&texts, config, device)?;
-        let mut written = String::new();
+        let mut output = String::new();
         for (Line { number, .. }, translated) in lines.iter().zip(translated) {
             counts.add(&translated);
             if let Some(longest) = translated.too_long {
                 print_error_line(format_args!(
-                    "line {number} is too long: it has {} tokens, and the model has places for \
-                     {longest}",
+                    "line {number} has {} tokens; the model's context is {longest}",
                     translated.tokens
                 ));
             }
             if translated.texts.is_empty() {
-                written.push('\n');
+                output.push('\n');
             }
             for text in translated.texts {
                 if is_numbered {
-                    written += &format!("{number}\t");
+                    output += &format!("{number}\t");
                 }
                 if is_numbered || self.scores {
-                    written += &format!("{:.4}\t", text.score);
+                    output += &format!("{:.4}\t", text.score);
                 }
-                written += &text.text;
-                written.push('\n');
+                output += &text.text;
+                output.push('\n');
             }
         }
-        Ok(written)
+        Ok(output)
     }
 }
 
-/// What there is to say about all lines, once.
 #[derive(Default)]
 struct Counts {
     too_long: usize,
     lines: usize,
     tokens: usize,
     unknown_tokens: usize,
-    /// Lines with unknown tokens.
     unknown_lines: usize,
 }
 
 impl Counts {
-    fn add(&mut self, translated: &Translated) {
+    fn add(&mut self, translated: &LineTranslation) {
         self.too_long += usize::from(translated.too_long.is_some());
         self.lines += 1;
         self.tokens += translated.tokens;
@@ -147,8 +143,8 @@ impl Counts {
     fn report_unknown(&self) {
         if self.unknown_tokens > 0 {
             print_error_line(format_args!(
-                "{} of {} tokens, in {} of {} lines, are unknown to the tokenizer: the model sees \
-                 that something is there, and not what",
+                "{} of {} tokens, in {} of {} lines, are not in the vocabulary: they are replaced \
+                 by <unk>",
                 self.unknown_tokens, self.tokens, self.unknown_lines, self.lines
             ));
         }

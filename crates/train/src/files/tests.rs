@@ -1,6 +1,6 @@
 use super::*;
 
-/// A folder of a test's own.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -44,35 +44,35 @@ fn text(path: &Path) -> String {
 fn an_output_file_is_created_or_replaced() {
     let folder = Folder::new("plain");
     let path = folder.join("out.txt");
-    // The name of somebody's own file.
-    folder.write("out.txt.partial", "theirs");
-    for content in ["first", "second, which is longer", "3"] {
+    // An unrelated file of the user.
+    folder.write("out.txt.partial", "user");
+    for content in ["first", "second and longer", "3"] {
         write_output(&path, content.as_bytes()).unwrap();
         assert_eq!(text(&path), content);
     }
     assert_eq!(folder.names(), ["out.txt", "out.txt.partial"]);
-    assert_eq!(text(&folder.join("out.txt.partial")), "theirs");
+    assert_eq!(text(&folder.join("out.txt.partial")), "user");
     let error = write_output(&folder.0, b"text").unwrap_err().to_string();
     assert!(error.contains("zoo-files-plain"), "{error}");
 }
 
 #[test]
-fn a_write_that_fails_leaves_the_file_as_it_was() {
+fn a_failed_write_keeps_the_old_file() {
     let folder = Folder::new("failing");
     let path = folder.write("out.txt", "old");
     let all = {
-        let armed = faults::Armed::new(&folder.0, None);
+        let injection = faults::FaultInjection::new(&folder.0, None);
         write_output(&path, b"old").unwrap();
-        armed.operations()
+        injection.operations()
     };
     assert_eq!(all.len(), 5, "{all:?}");
-    for (number, operation) in all.iter().enumerate() {
-        let armed = faults::Armed::new(&folder.0, Some(number));
+    for (index, operation) in all.iter().enumerate() {
+        let injection = faults::FaultInjection::new(&folder.0, Some(index));
         let error = write_output(&path, b"new").unwrap_err().to_string();
-        drop(armed);
+        drop(injection);
         assert!(error.ends_with(faults::INJECTED), "{operation}: {error}");
-        // The folder is synced when the new file is there.
-        let expected = if number == 4 { "new" } else { "old" };
+        // The last operation syncs the folder, after the new file is in place.
+        let expected = if index == 4 { "new" } else { "old" };
         assert_eq!(text(&path), expected, "{operation}");
         assert_eq!(folder.names(), ["out.txt"], "{operation}");
     }
@@ -100,7 +100,7 @@ mod unix {
     }
 
     #[test]
-    fn a_symlink_stays_and_its_target_is_written() {
+    fn symlinks_are_followed_and_kept() {
         let folder = Folder::new("links");
         let target = folder.write("target.txt", "old");
         let [link, chain, dangling] = ["link", "chain", "dangling"].map(|name| folder.join(name));
@@ -116,16 +116,16 @@ mod unix {
         for link in [link, chain, dangling] {
             assert!(link.is_symlink());
         }
-        let round = folder.join("round");
-        symlink("round", &round).unwrap();
-        write_output(&round, b"new").unwrap_err();
-        assert!(round.is_symlink());
+        let cycle = folder.join("cycle");
+        symlink("cycle", &cycle).unwrap();
+        write_output(&cycle, b"new").unwrap_err();
+        assert!(cycle.is_symlink());
     }
 
     #[test]
     fn devices_and_pipes_are_written_to() {
         let folder = Folder::new("devices");
-        // Not the device itself: a defect here would replace it for the whole system.
+        // A link, because a bug here would replace the device for the whole system.
         let null = folder.join("null");
         symlink("/dev/null", &null).unwrap();
         write_output(&null, b"text").unwrap();
@@ -138,8 +138,8 @@ mod unix {
         );
 
         let pipe = folder.join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        assert!(made.unwrap().success());
+        let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(status.unwrap().success());
         let reader = std::thread::spawn({
             let pipe = pipe.clone();
             move || text(&pipe)
@@ -157,14 +157,14 @@ mod unix {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_file_descriptor_is_added_to() {
+    fn file_descriptors_are_appended_to() {
         use std::os::fd::AsRawFd;
 
         let folder = Folder::new("descriptors");
         let path = folder.write("log.txt", "before\n");
         let file = File::options().append(true).open(&path).unwrap();
-        for (name, line) in [("proc", "/proc/self/fd"), ("dev", "/dev/fd")] {
-            let descriptor = format!("{line}/{}", file.as_raw_fd());
+        for (name, prefix) in [("proc", "/proc/self/fd"), ("dev", "/dev/fd")] {
+            let descriptor = format!("{prefix}/{}", file.as_raw_fd());
             write_output(Path::new(&descriptor), format!("{name}\n").as_bytes()).unwrap();
         }
         assert_eq!(text(&path), "before\nproc\ndev\n");
@@ -172,7 +172,7 @@ mod unix {
 }
 
 #[test]
-fn names_of_incomplete_files_are_known() {
+fn incomplete_files_are_recognised_by_name() {
     for (name, expected) in [
         ("run.json", "run.json"),
         ("run.json.partial", "run.json"),

@@ -1,4 +1,4 @@
-//! Checkpoints: all that it takes to go on as if nothing had happened.
+//! Checkpoints: weights, optimizer state and progress of a run.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use zoo_models::weights::{Weights, WeightsError};
 
 use super::contents::Contents;
-use super::{Best, Progress, write_atomic};
-use crate::error::Instead;
-use crate::{Result, TrainError, files};
+use super::{BestCheckpoint, Progress, write_atomic};
+use crate::{Fallback, Result, TrainError, files};
 
 pub(super) const FOLDER: &str = "checkpoints";
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
@@ -20,16 +19,16 @@ const BEST: &str = "best.json";
 
 pub(super) const CHECKPOINT_FILES: [&str; 4] = [WEIGHTS, OPTIMIZER, STATE, CHECKSUMS];
 
-/// The start of the name of a checkpoint that is complete, and of one that is not.
+/// Prefixes of complete and incomplete checkpoint folders.
 const COMPLETE: &str = "step-";
 const PARTIAL: &str = "partial-";
 
-/// A checkpoint that was read and is whole.
+/// A checkpoint in memory.
 #[derive(Debug)]
 pub struct Checkpoint {
     /// The weights of the model.
     pub weights: Weights,
-    /// The optimizer's memory, as Burn writes it.
+    /// The optimizer's state in Burn's format.
     pub(crate) optimizer: Vec<u8>,
     pub(crate) progress: Progress,
 }
@@ -42,45 +41,39 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(crate) fn of(run: &Path) -> Self {
+    pub(crate) fn new(run: &Path) -> Self {
         Self {
             run: run.into(),
             folder: run.join(FOLDER),
         }
     }
 
-    /// The steps that there are checkpoints of, rising.
+    /// The steps of all checkpoints, in ascending order.
     ///
     /// # Errors
     ///
-    /// [`TrainError::Refused`] if there is a folder of checkpoints that cannot be read.
+    /// [`TrainError::Refused`] if the folder of checkpoints exists but cannot be read.
     pub fn steps(&self) -> Result<Vec<usize>> {
-        self.folders(COMPLETE)
+        self.steps_with_prefix(COMPLETE)
     }
 
-    /// The newest one's step.
     pub(crate) fn last(&self) -> Result<usize> {
-        let steps = self.steps()?;
-        steps
-            .last()
-            .copied()
-            .ok_or_else(|| TrainError::NoCheckpoint {
-                folder: self.run.clone(),
-            })
+        self.steps()?.pop().ok_or_else(|| TrainError::NoCheckpoint {
+            folder: self.run.clone(),
+        })
     }
 
-    /// The steps in the names of folders that start so, rising. Stray files and folders are left
-    /// out.
-    fn folders(&self, start: &str) -> Result<Vec<usize>> {
+    /// The steps of the folders with this prefix, in ascending order. Other files and folders are
+    /// ignored.
+    fn steps_with_prefix(&self, prefix: &str) -> Result<Vec<usize>> {
         let failed = |error: std::io::Error| {
             TrainError::Refused(format!(
-                "{} cannot be read: {error}\n  do: check its permissions, and whether its disk is \
-                 mounted and without errors, then try again; do not begin anew: there may be \
-                 checkpoints in it",
+                "{} cannot be read: {error}\n  help: check its permissions and its disk, then try \
+                 again; do not start over: there may be checkpoints in it",
                 self.folder.display()
             ))
         };
-        // A symlink that leads nowhere is not found either, and may be a disk that is not mounted.
+        // A broken symlink is not found either; it may point to a disk that is not mounted.
         let is_absent = || self.folder.symlink_metadata().is_err();
         let entries = match std::fs::read_dir(&self.folder) {
             Err(error) if error.kind() == ErrorKind::NotFound && is_absent() => return Ok(vec![]),
@@ -90,7 +83,7 @@ impl Checkpoints {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            if let Some(step) = step_of(name.to_str().unwrap_or_default(), start)
+            if let Some(step) = parse_step(name.to_str().unwrap_or_default(), prefix)
                 && entry.file_type().map_err(failed)?.is_dir()
             {
                 steps.push(step);
@@ -100,50 +93,52 @@ impl Checkpoints {
         Ok(steps)
     }
 
-    /// Where a checkpoint is.
-    pub fn folder_of(&self, step: usize) -> PathBuf {
+    /// The folder of a checkpoint.
+    pub fn checkpoint_dir(&self, step: usize) -> PathBuf {
         self.folder.join(format!("{COMPLETE}{step:08}"))
     }
 
-    /// Which one is best, if that is known.
+    /// The best checkpoint, if there was a validation.
     ///
     /// # Errors
     ///
     /// [`TrainError::File`], [`TrainError::Content`] or [`TrainError::Refused`] if it cannot be
     /// read.
-    pub fn best(&self) -> Result<Option<Best>> {
+    pub fn best(&self) -> Result<Option<BestCheckpoint>> {
         let path = self.run.join(BEST);
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             text => text.map_err(TrainError::file(&path))?,
         };
-        let best: Best = serde_json::from_str(&text).map_err(TrainError::content(&path))?;
+        let best: BestCheckpoint =
+            serde_json::from_str(&text).map_err(TrainError::content(&path))?;
         Ok(self.steps()?.contains(&best.step).then_some(best))
     }
 
-    pub(crate) fn set_best(&self, best: &Best) -> Result<()> {
+    pub(crate) fn set_best(&self, best: &BestCheckpoint) -> Result<()> {
         let path = self.run.join(BEST);
         let text = serde_json::to_string_pretty(best).map_err(TrainError::content(&path))?;
         write_atomic(&path, text.as_bytes())
     }
 
-    /// Writes a checkpoint: all of it, or nothing.
+    /// Writes a checkpoint atomically.
     pub(crate) fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
         let step = checkpoint.progress.step;
-        let place = self.folder_of(step);
-        let beside = self.partial(step);
-        let written = self.write_into(&beside, checkpoint).and_then(|()| {
-            // A stray file, or a checkpoint of the same step. Nothing that exists is given up
-            // before the new one has its name.
-            let aside = match place.symlink_metadata().is_ok() {
-                true => Some(files::set_aside(&place)?),
-                false => None,
+        let path = self.checkpoint_dir(step);
+        let partial = self.partial_dir(step);
+        let written = self.write_files(&partial, checkpoint).and_then(|()| {
+            // An unrelated file, or a checkpoint of the same step. It is not removed before the new
+            // checkpoint is in place.
+            let aside = if path.symlink_metadata().is_ok() {
+                Some(files::set_aside(&path)?)
+            } else {
+                None
             };
-            let renamed = files::rename(&beside, &place);
+            let renamed = files::rename(&partial, &path);
             if renamed.is_err()
                 && let Some(aside) = &aside
             {
-                let _ = files::rename(aside, &place);
+                let _ = files::rename(aside, &path);
             }
             renamed?;
             files::sync_folder(&self.folder)?;
@@ -153,30 +148,28 @@ impl Checkpoints {
             }
         });
         written.map_err(|source| {
-            // It takes up space, which may be what is missing.
-            if is_own(&beside) {
-                let _ = remove(&beside);
+            // The disk may be full.
+            if is_own(&partial) {
+                let _ = remove(&partial);
             }
-            let advice = match self.steps().ok().and_then(|steps| steps.last().copied()) {
-                Some(older) => format!(
-                    "The checkpoint of step {older} is kept. Make room, then go on with --resume"
+            let help = match self.steps().ok().and_then(|steps| steps.last().copied()) {
+                Some(last) => format!(
+                    "free disk space, then continue from the checkpoint of step {last} with --resume"
                 ),
-                None => "There is no checkpoint yet. Make room, then begin anew with --overwrite"
-                    .to_owned(),
+                None => "free disk space, then start over with --overwrite".to_owned(),
             };
             TrainError::Refused(format!(
-                "the checkpoint of step {step} could not be written: {source}. {advice}"
+                "the checkpoint of step {step} could not be written: {source}\n  help: {help}"
             ))
         })
     }
 
-    /// Where a checkpoint is that is not complete, or not any more.
-    fn partial(&self, step: usize) -> PathBuf {
+    fn partial_dir(&self, step: usize) -> PathBuf {
         self.folder.join(format!("{PARTIAL}{step:08}"))
     }
 
-    fn write_into(&self, folder: &Path, checkpoint: &Checkpoint) -> Result<()> {
-        make_free(folder)?;
+    fn write_files(&self, folder: &Path, checkpoint: &Checkpoint) -> Result<()> {
+        free_path(folder)?;
         files::create_folder(&self.folder)?;
         files::create_folder(folder)?;
         files::write_weights(&folder.join(WEIGHTS), &checkpoint.weights)?;
@@ -195,56 +188,58 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// [`TrainError::Refused`] if there is none, or [`TrainError::Damaged`] with the nearest one
-    /// that is whole, and the flag that takes it where a run is used.
+    /// [`TrainError::Refused`] if it does not exist, or [`TrainError::Damaged`] with the nearest
+    /// intact one and the flag to use it.
     pub fn read(&self, step: usize) -> Result<Checkpoint> {
-        self.read_or(step, |whole| format!("--checkpoint {whole} takes it"))
+        self.read_or_suggest(step, |intact| format!("use --checkpoint {intact}"))
     }
 
-    /// The same, where another command says how the nearest whole one is taken.
-    pub(crate) fn read_or(
+    /// Reads a checkpoint. `usage` says how the command uses another one if it is damaged.
+    pub(crate) fn read_or_suggest(
         &self,
         step: usize,
-        takes: impl Fn(usize) -> String,
+        usage: impl Fn(usize) -> String,
     ) -> Result<Checkpoint> {
         let steps = self.steps()?;
         if !steps.contains(&step) {
-            let there: Vec<String> = steps.iter().map(ToString::to_string).collect();
-            let there = match there.is_empty() {
-                true => "no step".to_owned(),
-                false => there.join(", "),
+            let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
+            let available = match steps.as_slice() {
+                [] => "none".to_owned(),
+                steps => steps.join(", "),
             };
             return Err(TrainError::Refused(format!(
-                "{} has no checkpoint of step {step}; it has those of {there}",
+                "{} has no checkpoint of step {step} (available: {available})",
                 self.run.display()
             )));
         }
-        self.read_from(step).map_err(|why| TrainError::Damaged {
-            folder: self.folder_of(step),
-            why,
-            instead: self.nearest(step, takes),
+        self.read_files(step).map_err(|reason| TrainError::Damaged {
+            folder: self.checkpoint_dir(step),
+            reason,
+            fallback: self.nearest_intact(step, usage),
         })
     }
 
-    /// What can be taken in place of a step's checkpoint, and how.
-    pub(crate) fn nearest(&self, step: usize, takes: impl Fn(usize) -> String) -> Option<Instead> {
+    /// The intact checkpoint nearest to a step; of two, the later one.
+    pub(crate) fn nearest_intact(
+        &self,
+        step: usize,
+        usage: impl Fn(usize) -> String,
+    ) -> Option<Fallback> {
         let mut others = self.steps().ok()?;
         others.retain(|other| *other != step);
-        // The nearest; the later of two.
         others.sort_by_key(|other| (other.abs_diff(step), std::cmp::Reverse(*other)));
-        let whole = others.into_iter().find(|other| self.is_whole(*other))?;
-        let takes = takes(whole);
-        Some(Instead { whole, takes })
+        let step = others.into_iter().find(|other| self.is_intact(*other))?;
+        let usage = usage(step);
+        Some(Fallback { step, usage })
     }
 
-    /// Whether a checkpoint is as it was written.
-    pub(crate) fn is_whole(&self, step: usize) -> bool {
-        self.read_from(step).is_ok()
+    pub(crate) fn is_intact(&self, step: usize) -> bool {
+        self.read_files(step).is_ok()
     }
 
-    /// A checkpoint, or what is wrong with it.
-    fn read_from(&self, step: usize) -> Result<Checkpoint, String> {
-        let folder = self.folder_of(step);
+    /// Reads a checkpoint, or says what is wrong with it.
+    fn read_files(&self, step: usize) -> Result<Checkpoint, String> {
+        let folder = self.checkpoint_dir(step);
         let text = |name: &str| {
             let text = std::fs::read_to_string(folder.join(name));
             text.map_err(|error| format!("{name}: {error}"))
@@ -252,12 +247,10 @@ impl Checkpoints {
         let expected: BTreeMap<String, String> = serde_json::from_str(&text(CHECKSUMS)?)
             .map_err(|error| format!("{CHECKSUMS}: {error}"))?;
         let found = checksums(&folder).map_err(|error| error.to_string())?;
-        // Those of all files that there are: a list that lost some says nothing of them.
+        // All files are checked, even if the list of checksums has lost an entry.
         for (name, sum) in &found {
             if expected.get(name) != Some(sum) {
-                return Err(format!(
-                    "{name} is not as it was written: its checksum differs"
-                ));
+                return Err(format!("the checksum of {name} does not match"));
             }
         }
         let progress: Progress =
@@ -265,9 +258,9 @@ impl Checkpoints {
         let weights = Weights::read(folder.join(WEIGHTS))
             .map_err(|error: WeightsError| error.to_string())?
             .with_param_ids(&progress.parameters);
-        // Earlier versions saved them.
+        // Earlier versions saved non-finite weights.
         if let Some(tensor) = weights.first_non_finite() {
-            return Err(format!("{tensor} has weights that are not finite"));
+            return Err(format!("{tensor} has non-finite values"));
         }
         let optimizer = std::fs::read(folder.join(OPTIMIZER))
             .map_err(|error| format!("{OPTIMIZER}: {error}"))?;
@@ -278,35 +271,35 @@ impl Checkpoints {
         })
     }
 
-    /// Removes what is older than the last so many, but for the best, and for a checkpoint with
-    /// files in it that zoo did not write.
+    /// Removes all but the last `keep` checkpoints. The best one and those with files that zoo did
+    /// not write are kept.
     pub(crate) fn prune(&self, keep: usize) -> Result<()> {
         let steps = self.steps()?;
         let best = self.best()?.map(|best| best.step);
-        let older = steps.len().saturating_sub(keep);
-        for step in steps[..older].iter().filter(|step| Some(**step) != best) {
-            if is_own(&self.folder_of(*step)) {
+        let num_old = steps.len().saturating_sub(keep);
+        for step in steps[..num_old].iter().filter(|step| Some(**step) != best) {
+            if is_own(&self.checkpoint_dir(*step)) {
                 self.remove(*step)?;
             }
         }
         Ok(())
     }
 
-    /// Removes those after a step: a run that resumes from there writes them again.
-    pub(crate) fn forget_after(&self, last: usize) -> Result<()> {
+    /// Removes the checkpoints after a step: a run that resumes from there writes them again.
+    pub(crate) fn remove_after(&self, last: usize) -> Result<()> {
         let mut later = self.steps()?;
         later.retain(|step| *step > last);
-        // All of them or none.
+        // Check all before removing any.
         for step in &later {
-            let folder = self.folder_of(*step);
-            Contents::of_checkpoint(&folder)?.check(&folder)?;
+            let folder = self.checkpoint_dir(*step);
+            Contents::read_checkpoint(&folder)?.check(&folder)?;
         }
         for step in later {
             self.remove(step)?;
         }
-        // What a process was writing or removing when it was killed.
-        for step in self.folders(PARTIAL)? {
-            let folder = self.partial(step);
+        // Left behind by a killed process.
+        for step in self.steps_with_prefix(PARTIAL)? {
+            let folder = self.partial_dir(step);
             if is_own(&folder) {
                 remove(&folder)?;
             }
@@ -314,48 +307,46 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Removes a checkpoint. Under its own name it is complete or absent, at any time.
+    /// Removes a checkpoint atomically.
     fn remove(&self, step: usize) -> Result<()> {
-        let partial = self.partial(step);
-        make_free(&partial)?;
-        files::rename(&self.folder_of(step), &partial)?;
+        let partial = self.partial_dir(step);
+        free_path(&partial)?;
+        files::rename(&self.checkpoint_dir(step), &partial)?;
         remove(&partial)
     }
 }
 
-/// Whether a folder of checkpoints has folders of this name.
 pub(super) fn is_checkpoint_name(name: &str) -> bool {
     [COMPLETE, PARTIAL]
         .iter()
-        .any(|start| step_of(name, start).is_some())
+        .any(|prefix| parse_step(name, prefix).is_some())
 }
 
-/// The step in a name that is written as zoo writes it.
-fn step_of(name: &str, start: &str) -> Option<usize> {
-    let step = name.strip_prefix(start)?.parse().ok()?;
-    (name == format!("{start}{step:08}")).then_some(step)
+fn parse_step(name: &str, prefix: &str) -> Option<usize> {
+    let step = name.strip_prefix(prefix)?.parse().ok()?;
+    (name == format!("{prefix}{step:08}")).then_some(step)
 }
 
-/// Whether a path is a folder in which there are only files of a checkpoint.
+/// Whether a path is a folder that contains only files of a checkpoint.
 fn is_own(folder: &Path) -> bool {
     let is_folder = folder.symlink_metadata().is_ok_and(|it| it.is_dir());
-    is_folder && Contents::of_checkpoint(folder).is_ok_and(|it| it.foreign.is_none())
+    is_folder && Contents::read_checkpoint(folder).is_ok_and(|it| it.foreign.is_none())
 }
 
-/// Removes the folder of a checkpoint, or refuses if there is anything else in it.
+/// Removes the folder of a checkpoint; an error if it contains other files.
 fn remove(folder: &Path) -> Result<()> {
-    Contents::of_checkpoint(folder)?.remove(folder, &[])
+    Contents::read_checkpoint(folder)?.remove(folder, &[])
 }
 
-/// Makes sure that nothing has a name: what zoo wrote is removed, what it did not is renamed.
-fn make_free(path: &Path) -> Result<()> {
+/// Frees a path: a folder that zoo wrote is removed, anything else is renamed.
+fn free_path(path: &Path) -> Result<()> {
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
-    match is_own(path) {
-        true => remove(path),
-        false => files::set_aside(path).map(drop),
+    if is_own(path) {
+        return remove(path);
     }
+    files::set_aside(path).map(drop)
 }
 
 fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {

@@ -1,5 +1,4 @@
-//! What zoo writes into a run folder: a closed list of names. Whatever removes files asks it first,
-//! so that nothing else is ever removed.
+//! The files that zoo writes to a run folder: a closed list of names. Only these are ever removed.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use super::checkpoint::{CHECKPOINT_FILES, FOLDER, is_checkpoint_name};
 use crate::files;
 use crate::{Result, TrainError};
 
-/// Files at the top of a run folder, beside a curve for each metric.
+/// Files at the top level of a run folder, in addition to a plot of each metric.
 const RUN_FILES: [&str; 15] = [
     "config.toml",
     "run.json",
@@ -29,33 +28,32 @@ const RUN_FILES: [&str; 15] = [
     "attention.html",
 ];
 
-/// A folder, as it was when it was read.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// What zoo wrote; what is in a folder comes before the folder.
-    own: Vec<Own>,
-    /// The first that zoo did not write.
+    /// Files and folders written by zoo; the files of a folder come before the folder.
+    own: Vec<OwnEntry>,
+    /// The first file or folder not written by zoo.
     pub(super) foreign: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct OwnEntry {
     path: PathBuf,
     is_folder: bool,
 }
 
 impl Contents {
-    pub(super) fn of_run(folder: &Path) -> Result<Self> {
+    pub(super) fn read_run(folder: &Path) -> Result<Self> {
         let mut contents = Self::default();
         contents.read(folder, Level::Run)?;
         Ok(contents)
     }
 
-    /// Those of the folder of a checkpoint, with the folder itself.
-    pub(super) fn of_checkpoint(folder: &Path) -> Result<Self> {
+    /// Lists the folder of a checkpoint, including the folder itself.
+    pub(super) fn read_checkpoint(folder: &Path) -> Result<Self> {
         let mut contents = Self::default();
         contents.read(folder, Level::Checkpoint)?;
-        contents.own.push(Own {
+        contents.own.push(OwnEntry {
             path: folder.into(),
             is_folder: true,
         });
@@ -67,7 +65,7 @@ impl Contents {
         for entry in entries {
             let entry = entry.map_err(TrainError::file(folder))?;
             let path = entry.path();
-            // Of a symlink itself: zoo creates none.
+            // Not followed: zoo creates no symlinks.
             let kind = entry.file_type().map_err(TrainError::file(&path))?;
             let name = entry.file_name();
             let name = name.to_str().unwrap_or_default();
@@ -80,34 +78,36 @@ impl Contents {
                     continue;
                 }
             }
-            self.own.push(Own { path, is_folder });
+            self.own.push(OwnEntry { path, is_folder });
         }
         Ok(())
     }
 
-    /// Refuses if there is anything in the folder that zoo did not write.
+    /// An error if the folder contains anything that zoo did not write.
     pub(super) fn check(&self, folder: &Path) -> Result<()> {
         match &self.foreign {
             None => Ok(()),
             Some(file) => Err(TrainError::Refused(format!(
-                "{} was not written by zoo, so {} is not removed\n  do: move it elsewhere first, or \
-                 begin a run beside it with --set run.name=OTHER",
+                "{} was not written by zoo, so {} is not removed\n  help: move it elsewhere, or \
+                 start another run with --set run.name=OTHER",
                 file.display(),
                 folder.display()
             ))),
         }
     }
 
-    /// Removes what zoo wrote, but for files of these names at the top; refuses if there is
-    /// anything else.
-    pub(super) fn remove(&self, folder: &Path, but: &[&str]) -> Result<()> {
+    /// Removes everything except the top-level files `keep`; an error if there is anything that zoo
+    /// did not write.
+    pub(super) fn remove(&self, folder: &Path, keep: &[&str]) -> Result<()> {
         self.check(folder)?;
-        let spared: Vec<PathBuf> = but.iter().map(|name| folder.join(name)).collect();
-        for Own { path, is_folder } in self.own.iter().filter(|own| !spared.contains(&own.path)) {
-            match is_folder {
-                // Fails if something was added since.
-                true => files::remove_folder(path)?,
-                false => files::remove_file(path)?,
+        let keep: Vec<PathBuf> = keep.iter().map(|name| folder.join(name)).collect();
+        for OwnEntry { path, is_folder } in self.own.iter().filter(|own| !keep.contains(&own.path))
+        {
+            if *is_folder {
+                // Fails if a file was added in the meantime.
+                files::remove_folder(path)?;
+            } else {
+                files::remove_file(path)?;
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ enum Level {
 }
 
 impl Level {
-    /// The level of a folder of this name, if zoo creates one here.
+    /// The level of a subfolder, if zoo creates one of this name.
     fn folder(self, name: &str) -> Option<Self> {
         match self {
             Self::Run if name == FOLDER => Some(Self::Checkpoints),
@@ -131,10 +131,10 @@ impl Level {
         }
     }
 
-    /// Whether zoo writes a file of this name here, complete or not.
+    /// Whether zoo writes a file of this name, complete or incomplete.
     fn has_file(self, name: &str) -> bool {
         let name = files::without_suffix(name);
-        let is_metric = |word: &str| serde_json::from_value::<Metric>(json!(word)).is_ok();
+        let is_metric = |name: &str| serde_json::from_value::<Metric>(json!(name)).is_ok();
         match self {
             Self::Run => {
                 RUN_FILES.contains(&name) || name.strip_suffix(".svg").is_some_and(is_metric)

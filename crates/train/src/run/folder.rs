@@ -1,4 +1,4 @@
-//! Making, opening and refusing folders of runs.
+//! Creating, opening and checking run folders.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -13,23 +13,21 @@ use super::{Checkpoints, Lock, write_atomic};
 use crate::{Result, TrainError, files};
 
 const CONFIG: &str = "config.toml";
-const ABOUT: &str = "run.json";
+const METADATA: &str = "run.json";
 
-/// What is to be done with a folder that may be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Opening {
-    /// A new run; one that is there is left alone.
+pub(crate) enum OpenMode {
+    /// Create a run; an error if there is one.
     #[default]
     New,
-    /// A new run in the place of the one that is there.
+    /// Create a run; an existing one is deleted.
     Overwrite,
     Resume,
 }
 
-/// What is at the path of a run.
-enum Found {
-    /// Nothing, or what a run leaves that was killed while it began.
-    Nothing,
+enum FolderState {
+    /// Missing or empty, or left by a run that was killed while it started.
+    Empty,
     Run,
     Other {
         missing: &'static str,
@@ -43,16 +41,15 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Where the config's run is.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub(crate) fn from_config(config: &Config) -> Self {
         let name = config.run.name.as_deref().unwrap_or("run");
         Self {
             path: config.run.output.join(name),
         }
     }
 
-    /// The folder of a run that there is; [`TrainError::NoRun`] if there is none.
-    pub fn existing(path: &Path) -> Result<Self> {
+    /// Opens the folder of an existing run; [`TrainError::NoRun`] if there is none.
+    pub fn open(path: &Path) -> Result<Self> {
         let folder = Self { path: path.into() };
         let config = folder.path.join(CONFIG);
         match std::fs::metadata(&config) {
@@ -73,112 +70,107 @@ impl RunFolder {
         }
     }
 
-    /// The run that a checkpoint's folder belongs to, and the checkpoint's step; nothing for a
-    /// folder that lies elsewhere.
-    pub(crate) fn of_checkpoint(path: &Path) -> Option<(Self, usize)> {
-        // A path such as `.` has no names in it.
-        let whole = path.canonicalize().ok()?;
-        let run = Self::existing(whole.parent()?.parent()?).ok()?;
+    /// The run and the step of a checkpoint's folder; None if it is not in a run folder.
+    pub(crate) fn from_checkpoint(path: &Path) -> Option<(Self, usize)> {
+        // A path such as `.` has no parent.
+        let path = path.canonicalize().ok()?;
+        let run = Self::open(path.parent()?.parent()?).ok()?;
         let checkpoints = run.checkpoints();
         let mut steps = checkpoints.steps().ok()?.into_iter();
         let step = steps.find(|step| {
-            let own = checkpoints.folder_of(*step).canonicalize();
-            own.is_ok_and(|own| own == whole)
+            let folder = checkpoints.checkpoint_dir(*step).canonicalize();
+            folder.is_ok_and(|folder| folder == path)
         })?;
         Some((run, step))
     }
 
-    /// Whether what is asked for can be done with the folder as it is. Nothing is changed yet.
-    pub(crate) fn check(&self, opening: Opening, config: &Config) -> Result<()> {
+    /// Checks that the folder can be used in this mode. Changes nothing.
+    pub(crate) fn check(&self, mode: OpenMode, config: &Config) -> Result<()> {
         let folder = self.path.display();
-        match (opening, self.found()?) {
-            (Opening::New | Opening::Overwrite, Found::Nothing) => Ok(()),
-            (Opening::New, Found::Run) => {
+        match (mode, self.state()?) {
+            (OpenMode::New | OpenMode::Overwrite, FolderState::Empty) => Ok(()),
+            (OpenMode::New, FolderState::Run) => {
                 let overwrite = match self.check_removable(config) {
-                    Ok(()) => "--overwrite deletes it and begins anew, ",
+                    Ok(()) => "--overwrite deletes it and starts over, ",
                     Err(_) => "",
                 };
                 Err(TrainError::Refused(format!(
-                    "{folder} is there already\n  do: --resume goes on with it, {overwrite}--set \
-                     run.name=OTHER begins a run beside it"
+                    "{folder} already exists\n  help: --resume continues it, {overwrite}--set \
+                     run.name=OTHER starts another run"
                 )))
             }
-            (Opening::Overwrite, Found::Run) => self.check_removable(config),
-            (Opening::New | Opening::Overwrite, Found::Other { missing }) => {
+            (OpenMode::Overwrite, FolderState::Run) => self.check_removable(config),
+            (OpenMode::New | OpenMode::Overwrite, FolderState::Other { missing }) => {
                 Err(TrainError::Refused(format!(
-                    "{folder} was not created by zoo (there is no {missing} of a run in it), so it \
-                     is not overwritten\n  do: choose another run.name or run.output, or move it \
-                     elsewhere"
+                    "{folder} was not created by zoo (no {missing}), so it is not overwritten\n  \
+                     help: choose another run.name or run.output, or move it elsewhere"
                 )))
             }
-            (Opening::Resume, Found::Nothing) => Err(self.no_run(CONFIG)),
-            (Opening::Resume, Found::Other { missing }) => Err(self.no_run(missing)),
-            (Opening::Resume, Found::Run) => {
-                self.same_config(config)?;
+            (OpenMode::Resume, FolderState::Empty) => Err(self.no_run(CONFIG)),
+            (OpenMode::Resume, FolderState::Other { missing }) => Err(self.no_run(missing)),
+            (OpenMode::Resume, FolderState::Run) => {
+                self.check_same_config(config)?;
                 self.checkpoints().last().map(drop)
             }
         }
     }
 
-    fn found(&self) -> Result<Found> {
+    fn state(&self) -> Result<FolderState> {
         let entries = match std::fs::read_dir(&self.path) {
-            // Not so a symlink that leads nowhere: that may be a disk that is not mounted.
+            // A broken symlink is an error: its disk may not be mounted.
             Err(error)
                 if error.kind() == ErrorKind::NotFound && self.path.symlink_metadata().is_err() =>
             {
-                return Ok(Found::Nothing);
+                return Ok(FolderState::Empty);
             }
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                return Ok(Found::Other { missing: CONFIG });
+                return Ok(FolderState::Other { missing: CONFIG });
             }
             entries => entries.map_err(TrainError::file(&self.path))?,
         };
-        let is_run = self.is_marked()?;
-        // A run may have been killed before it had more than its lock and its first file.
-        let is_begun = |name: &OsStr| match files::without_suffix(&name.to_string_lossy()) {
+        let is_run = self.has_metadata()?;
+        // A run may have been killed when it had written only its lock and its first file.
+        let is_leftover = |name: &OsStr| match files::without_suffix(&name.to_string_lossy()) {
             LOCK => true,
-            ABOUT => is_run || name != ABOUT,
+            METADATA => is_run || name != METADATA,
             CONFIG => name != CONFIG,
             _ => false,
         };
-        let mut is_nothing = true;
+        let mut is_empty = true;
         for entry in entries {
             let entry = entry.map_err(TrainError::file(&self.path))?;
-            is_nothing &= is_begun(&entry.file_name());
+            is_empty &= is_leftover(&entry.file_name());
         }
-        Ok(match (is_nothing, self.path.join(CONFIG).is_file()) {
-            (true, _) => Found::Nothing,
-            (false, false) => Found::Other { missing: CONFIG },
-            (false, true) if is_run => Found::Run,
-            (false, true) => Found::Other { missing: ABOUT },
+        Ok(match (is_empty, self.path.join(CONFIG).is_file()) {
+            (true, _) => FolderState::Empty,
+            (false, false) => FolderState::Other { missing: CONFIG },
+            (false, true) if is_run => FolderState::Run,
+            (false, true) => FolderState::Other { missing: METADATA },
         })
     }
 
-    /// Whether zoo created the folder: a `run.json` that names its version is there.
-    fn is_marked(&self) -> Result<bool> {
-        let path = self.path.join(ABOUT);
+    /// Whether zoo created the folder: its `run.json` has the version of zoo.
+    fn has_metadata(&self) -> Result<bool> {
+        let path = self.path.join(METADATA);
         let text = match std::fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             text => text.map_err(TrainError::file(&path))?,
         };
-        let about: Value = serde_json::from_slice(&text).unwrap_or_default();
-        Ok(about["versions"]["zoo"].is_string() && about["started"].is_string())
+        let metadata: Value = serde_json::from_slice(&text).unwrap_or_default();
+        Ok(metadata["versions"]["zoo"].is_string() && metadata["started"].is_string())
     }
 
-    /// Whether all that is in the folder was written by zoo, and nothing in it is read by the
-    /// config.
+    /// Checks that zoo wrote all files of the folder, and that the config reads none of them.
     fn check_removable(&self, config: &Config) -> Result<()> {
-        Contents::of_run(&self.path)?.check(&self.path)?;
+        Contents::read_run(&self.path)?.check(&self.path)?;
         let folder = self.path.canonicalize();
         let folder = folder.map_err(TrainError::file(&self.path))?;
         for (key, path) in config.files() {
-            // What does not exist cannot be lost.
-            let read = archive_of(path).canonicalize();
-            if read.is_ok_and(|read| read.starts_with(&folder)) {
+            let file = archive_path(path).canonicalize();
+            if file.is_ok_and(|file| file.starts_with(&folder)) {
                 return Err(TrainError::Refused(format!(
-                    "{key} is {}, in the run folder {} itself, which is therefore not overwritten\n  \
-                     do: copy it elsewhere and name that file, or begin a run beside it with --set \
-                     run.name=OTHER",
+                    "{key} = {} is in the run folder {}, which is not overwritten\n  help: copy the \
+                     file elsewhere, or start another run with --set run.name=OTHER",
                     path.display(),
                     self.path.display()
                 )));
@@ -187,14 +179,14 @@ impl RunFolder {
         Ok(())
     }
 
-    /// The first file or folder in it that zoo did not write, if there is one.
+    /// The first file or folder that zoo did not write, if there is one.
     pub fn foreign(&self) -> Result<Option<PathBuf>> {
-        Ok(Contents::of_run(&self.path)?.foreign)
+        Ok(Contents::read_run(&self.path)?.foreign)
     }
 
-    /// Whether the run was made by this config. What changes nothing of what is computed may
-    /// differ: where the run is, how long it goes on, and what is shown on the way.
-    fn same_config(&self, config: &Config) -> Result<()> {
+    /// Checks that the run was trained with this config. Keys without effect on the computed steps
+    /// may differ: output folder, number of steps, logging and checkpoint intervals.
+    fn check_same_config(&self, config: &Config) -> Result<()> {
         let then = self.config()?;
         let mut now = config.clone();
         now.run.clone_from(&then.run);
@@ -220,88 +212,87 @@ impl RunFolder {
             .find(|(then, now)| then != now);
         let (then, now) = differing.unwrap_or_default();
         Err(TrainError::Refused(format!(
-            "{} was made by another config, and going on would be no continuation; {} differs:\n  \
-             then: {then}\n  now:  {now}\nResume with what it was made by ({}), or begin a new run",
+            "cannot resume {}: the config has changed in {section}\n  then: {then}\n  now:  {now}\n  \
+             help: resume with the config of the run ({}), or start a new run",
             self.path.display(),
-            section.trim_matches(['[', ']']),
             self.path.join(CONFIG).display()
         )))
     }
 
-    /// Takes the folder for learning, if there is a run in it: nobody else may, until this is
-    /// dropped. Those who only read ask nobody.
+    /// Locks the folder for training, if there is a run in it. Reading needs no lock.
     pub(crate) fn lock(&self) -> Result<Option<Lock>> {
-        match self.found()? {
-            Found::Run => Lock::take(&self.path).map(Some),
-            Found::Nothing | Found::Other { .. } => Ok(None),
+        match self.state()? {
+            FolderState::Run => Lock::acquire(&self.path).map(Some),
+            FolderState::Empty | FolderState::Other { .. } => Ok(None),
         }
     }
 
-    /// Makes the folder, with what is to be known before the first step, and takes it if that
-    /// was not done.
+    /// Creates the folder with its config and metadata, and locks it unless it is locked.
     pub(crate) fn create(
         &self,
-        opening: Opening,
+        mode: OpenMode,
         config: &Config,
-        about: &Value,
+        metadata: &Value,
         lock: Option<Lock>,
     ) -> Result<Lock> {
-        self.check(opening, config)?;
+        self.check(mode, config)?;
         files::create_folder(&self.path)?;
         let lock = match lock {
             Some(lock) => lock,
-            None => Lock::take(&self.path)?,
+            None => Lock::acquire(&self.path)?,
         };
-        // Another may have begun since the check.
-        self.check(opening, config)?;
-        // The lock is held. The others are replaced at once: whenever this is interrupted, what is
-        // left is known for a run of zoo.
-        let contents = Contents::of_run(&self.path)?;
-        contents.remove(&self.path, &[CONFIG, ABOUT, LOCK])?;
-        self.describe(about)?;
+        // Another process may have started a run since the check.
+        self.check(mode, config)?;
+        // The lock is held. Config and metadata are replaced atomically, so that the folder is
+        // still recognised as a run if this is interrupted.
+        let contents = Contents::read_run(&self.path)?;
+        contents.remove(&self.path, &[CONFIG, METADATA, LOCK])?;
+        self.write_metadata(metadata)?;
         write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())?;
         Ok(lock)
     }
 
-    pub(crate) fn describe(&self, about: &Value) -> Result<()> {
-        write_atomic(&self.path.join(ABOUT), format!("{about:#}\n").as_bytes())
+    pub(crate) fn write_metadata(&self, metadata: &Value) -> Result<()> {
+        write_atomic(
+            &self.path.join(METADATA),
+            format!("{metadata:#}\n").as_bytes(),
+        )
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file in it.
+    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The config it was made by; an error if somebody changed it to something that cannot be.
+    /// The config of the run; an error if it was edited and is invalid.
     pub fn config(&self) -> Result<Config> {
         self.config_with(&[])
     }
 
-    /// The same with changes.
     pub(crate) fn config_with(&self, overrides: &[Override]) -> Result<Config> {
         Ok(Config::read(&self.path.join(CONFIG), overrides)?)
     }
 
-    /// What is known about it: a JSON object.
-    pub fn about(&self) -> Result<Value> {
-        let path = self.path.join(ABOUT);
+    /// The JSON object in `run.json`.
+    pub fn metadata(&self) -> Result<Value> {
+        let path = self.path.join(METADATA);
         let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
         serde_json::from_str(&text).map_err(TrainError::content(&path))
     }
 
-    /// Its checkpoints.
+    /// The checkpoints of the run.
     pub fn checkpoints(&self) -> Checkpoints {
-        Checkpoints::of(&self.path)
+        Checkpoints::new(&self.path)
     }
 }
 
-/// The file to look for, where a path may name one inside of an archive.
-fn archive_of(path: &Path) -> PathBuf {
+/// The archive of a path such as `a.zip#b.txt`, or the path itself.
+fn archive_path(path: &Path) -> PathBuf {
     match path.to_string_lossy().split_once(".zip#") {
         Some((archive, _)) => format!("{archive}.zip").into(),
         None => path.into(),

@@ -1,38 +1,38 @@
-//! The folder of a run: everything that is needed to trust it, go on with it, and use it.
+//! The run folder: everything that is needed to reproduce, resume and use a run.
 //!
 //! ```text
 //! runs/NAME/
-//!   config.toml           the config with every default in it
-//!   run.json              seed, versions, commit, device: written before the first step
-//!   tokenizer*.json       what makes tokens of texts; labels.json has the classes
-//!   log.txt               what was shown while training
-//!   metrics.jsonl         every number, a JSON object a line; train.csv and valid.csv, too
-//!   loss.svg METRIC.svg   the curves
+//!   config.toml           the config with all defaults
+//!   run.json              metadata: seed, versions, commit, device
+//!   tokenizer*.json       tokenizers; labels.json has the classes
+//!   log.txt               the log
+//!   metrics.jsonl         all metrics, one JSON object per line; also train.csv, valid.csv
+//!   loss.svg METRIC.svg   plots
 //!   checkpoints/step-N/   weights.safetensors, optimizer.bpk, state.json, checksums.json
-//!   best.json             which checkpoint was best
-//!   result.json           what came of the test
+//!   best.json             the best checkpoint
+//!   result.json           test metrics
 //!   average.safetensors   by `zoo average`; attention.html by `zoo attend`
-//!   lock                  held by the process that learns, while it does
+//!   lock                  held by the training process
 //! ```
 //!
-//! Whatever is written is whole or not there, at any time. A folder is a run by its `run.json`,
-//! which names the version of zoo that created it. Nothing in it is removed but these files.
+//! Files are written atomically; the log and metrics.jsonl are appended to. A folder is recognised
+//! as a run by its `run.json`, which has the version of zoo. No other files are ever removed.
 
-mod about;
 mod checkpoint;
 mod contents;
 mod folder;
 mod lock;
-mod numbers;
+mod metadata;
+mod metrics_log;
 mod progress;
 
-pub(crate) use self::about::{about, resumed};
 pub(crate) use self::checkpoint::WEIGHTS;
 pub use self::checkpoint::{Checkpoint, Checkpoints};
-pub(crate) use self::folder::Opening;
+pub(crate) use self::folder::OpenMode;
 pub use self::folder::RunFolder;
 pub(crate) use self::lock::Lock;
-pub(crate) use self::numbers::{Numbers, Row, TEST, last_rows};
-pub use self::progress::Best;
+pub(crate) use self::metadata::{add_resume, run_metadata};
+pub(crate) use self::metrics_log::{MetricsLog, Row, TEST, last_rows};
+pub use self::progress::BestCheckpoint;
 pub(crate) use self::progress::{Progress, ScaleState};
 pub(crate) use crate::files::write_atomic;

@@ -1,4 +1,4 @@
-//! How far a run has come, and what was best on the way.
+//! The training state in a checkpoint, and the best checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -6,71 +6,70 @@ use serde::{Deserialize, Serialize};
 use zoo_config::Metric;
 use zoo_data::Position;
 
-use crate::learn::{DataFingerprint, Falls, Unshown};
+use crate::training::{DataFingerprint, PlateauState, UnloggedLoss};
 
-/// How far a run has come.
+/// The training state, stored as `state.json`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
     pub(crate) step: usize,
     pub(crate) position: Position,
-    pub(crate) best: Option<Best>,
-    /// Validations without anything better since.
-    pub(crate) waited: usize,
-    pub(crate) falls: Falls,
-    /// What the loss is multiplied by.
+    pub(crate) best: Option<BestCheckpoint>,
+    /// Validations without improvement since the best one.
+    #[serde(rename = "waited")]
+    pub(crate) bad_validations: usize,
+    #[serde(rename = "falls")]
+    pub(crate) plateau: PlateauState,
     pub(crate) scale: Option<ScaleState>,
-    /// Losses that were not shown yet.
-    #[serde(default)]
-    pub(crate) unshown: Option<Unshown>,
-    /// What it is trained with; checkpoints of earlier versions have none.
+    #[serde(default, rename = "unshown")]
+    pub(crate) unlogged: Option<UnloggedLoss>,
+    /// Missing in checkpoints of earlier versions.
     #[serde(default)]
     pub(crate) data: Option<DataFingerprint>,
     pub(crate) seconds: f64,
-    /// Which parameter the optimizer means by which number.
+    /// The optimizer's parameter IDs by name.
     pub(crate) parameters: BTreeMap<String, u64>,
 }
 
-/// What the loss is multiplied by, and for how long that went well.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ScaleState {
     pub(crate) scale: f64,
+    /// Steps without overflow since the last change.
     pub(crate) good_steps: usize,
 }
 
-/// Which checkpoint was best in validation.
+/// The best checkpoint in validation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub struct Best {
-    /// Its step.
+#[serde(from = "BestRecord", into = "BestRecord")]
+pub struct BestCheckpoint {
+    /// The step.
     pub step: usize,
-    /// What it is best in.
+    /// The name of the metric.
     pub metric: String,
-    /// How good it is.
+    /// The value of the metric.
     pub value: f64,
-    /// Its loss in validation, by which two that are equally good are told apart. Runs of
-    /// earlier versions have none.
+    /// The validation loss, which breaks ties. Missing in runs of earlier versions.
     pub loss: Option<f64>,
 }
 
-impl Best {
-    /// Whether this is better: by the metric, or as good and with a lower loss.
+impl BestCheckpoint {
+    /// Whether a validation is better: by the metric, or equal with a lower loss.
     pub(crate) fn is_beaten_by(&self, metric: Metric, value: f64, loss: Option<f64>) -> bool {
         if value == self.value {
             let losses = loss.zip(self.loss);
             return losses.is_some_and(|(now, then)| now < then);
         }
-        match metric.less_is_better() {
-            true => value < self.value,
-            false => value > self.value,
+        if metric.lower_is_better() {
+            value < self.value
+        } else {
+            value > self.value
         }
     }
 }
 
-/// The same as it is written. Numbers are there twice: `serde_json` reads decimals to within the
-/// last bit alone, and by that bit a run that is gone on with would take a tie for something
-/// better.
+/// The JSON form. Values are also stored as bits: `serde_json` may be off by the last bit, and a
+/// resumed run would then take a tie for an improvement.
 #[derive(Clone, Serialize, Deserialize)]
-struct Written {
+struct BestRecord {
     step: usize,
     metric: String,
     value: f64,
@@ -80,23 +79,23 @@ struct Written {
     bits: Option<(u64, Option<u64>)>,
 }
 
-impl From<Written> for Best {
-    fn from(written: Written) -> Self {
-        let (value, loss) = match written.bits {
+impl From<BestRecord> for BestCheckpoint {
+    fn from(record: BestRecord) -> Self {
+        let (value, loss) = match record.bits {
             Some((value, loss)) => (f64::from_bits(value), loss.map(f64::from_bits)),
-            None => (written.value, written.loss),
+            None => (record.value, record.loss),
         };
         Self {
-            step: written.step,
-            metric: written.metric,
+            step: record.step,
+            metric: record.metric,
             value,
             loss,
         }
     }
 }
 
-impl From<Best> for Written {
-    fn from(best: Best) -> Self {
+impl From<BestCheckpoint> for BestRecord {
+    fn from(best: BestCheckpoint) -> Self {
         Self {
             step: best.step,
             metric: best.metric,
@@ -111,8 +110,8 @@ impl From<Best> for Written {
 mod tests {
     use super::*;
 
-    fn best(value: f64, loss: Option<f64>) -> Best {
-        Best {
+    fn best(value: f64, loss: Option<f64>) -> BestCheckpoint {
+        BestCheckpoint {
             step: 3,
             metric: "exact".to_owned(),
             value,
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_as_good_the_lower_loss_is_better() {
+    fn ties_are_broken_by_the_loss() {
         let one = best(0.0, Some(2.5));
         assert!(one.is_beaten_by(Metric::Exact, 0.0, Some(2.4)));
         assert!(!one.is_beaten_by(Metric::Exact, 0.0, Some(2.5)));
@@ -134,19 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_is_read_again() {
+    fn values_survive_a_round_trip() {
         let mut bits = 0x3FE5_5555_5555_5555_u64;
         for _ in 0..1000 {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // From 0.5 to 1, any digits.
+            // From 0.5 to 1, arbitrary digits.
             let value = f64::from_bits(0x3FE0_0000_0000_0000 | bits >> 12);
             let written = serde_json::to_string(&best(value, Some(value * 3.0))).unwrap();
-            let read: Best = serde_json::from_str(&written).unwrap();
+            let read: BestCheckpoint = serde_json::from_str(&written).unwrap();
             assert_eq!(read, best(value, Some(value * 3.0)));
         }
-        // What an earlier version wrote.
+        // Written by an earlier version.
         let text = r#"{"step": 3, "metric": "exact", "value": 0.5}"#;
-        let read: Best = serde_json::from_str(text).unwrap();
+        let read: BestCheckpoint = serde_json::from_str(text).unwrap();
         assert_eq!(read, best(0.5, None));
     }
 }

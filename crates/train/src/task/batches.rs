@@ -1,39 +1,38 @@
-//! Which examples are learned from at each step.
+//! Training batches.
 //!
-//! Everything is a function of the seed and the position, so that a run that is gone on with
-//! sees what it would have seen.
+//! They are a function of the seed and the position, so that a resumed run continues with the same
+//! batches as an uninterrupted one.
 
 use zoo_config::{BatchBy, Config};
 use zoo_data::{BatchPlan, BatchSize, Batching, DataError, Encoded, Extent, Position, Windows};
 
 use super::{TextExample, TextWindow};
-use crate::learn::{Checksum, PartFingerprint};
+use crate::training::{Checksum, SplitFingerprint};
 use crate::{Result, TrainError};
 
-/// A part of the data as tokens: examples, or running text.
-pub(crate) trait Ids {
+/// A tokenized split: examples, or running text.
+pub(crate) trait TokenData {
     type Example;
 
-    /// The batches to learn from, where `context` is the length of a window of running text.
+    /// Training batches; `context` is the window length of running text.
     fn batches(
         self,
         config: &Config,
         context: usize,
     ) -> Result<Box<dyn Batches<Example = Self::Example>>>;
 
-    /// The examples to evaluate with, at most so many.
-    fn examples(self, context: usize, most: Option<usize>) -> Vec<Self::Example>;
+    /// Evaluation examples, at most `max`.
+    fn examples(self, context: usize, max: Option<usize>) -> Vec<Self::Example>;
 
-    /// How long examples are; nothing for running text.
+    /// The lengths of the examples; empty for running text.
     fn extents(&self) -> Vec<Extent> {
         vec![]
     }
 
-    /// What tells these data from others.
-    fn fingerprint(&self) -> PartFingerprint;
+    fn fingerprint(&self) -> SplitFingerprint;
 }
 
-impl<E: TextExample> Ids for Vec<E> {
+impl<E: TextExample> TokenData for Vec<E> {
     type Example = E;
 
     fn batches(self, config: &Config, _: usize) -> Result<Box<dyn Batches<Example = E>>> {
@@ -41,21 +40,22 @@ impl<E: TextExample> Ids for Vec<E> {
             BatchBy::Examples => BatchSize::Examples(config.training.batch_size),
             BatchBy::Tokens => BatchSize::Tokens(config.training.batch_size),
         };
-        match Bucketed::new(self, size, config.run.seed) {
-            // With the keys of the config in it.
+        match BucketedBatches::new(self, size, config.run.seed) {
+            // Names the config keys.
             Err(DataError::TooLong {
-                length, longest, ..
+                length,
+                max: longest,
+                ..
             }) => Err(TrainError::Refused(format!(
-                "an example has {length} tokens, padding counted, and a batch may have \
-                 training.batch_size = {longest}: raise it, or leave long examples out by \
-                 data.max_length"
+                "an example has {length} tokens including padding, but training.batch_size = \
+                 {longest}\n  help: raise it, or drop long examples with data.max_length"
             ))),
             batches => Ok(Box::new(batches?)),
         }
     }
 
-    fn examples(mut self, _: usize, most: Option<usize>) -> Self {
-        self.truncate(most.unwrap_or(usize::MAX));
+    fn examples(mut self, _: usize, max: Option<usize>) -> Self {
+        self.truncate(max.unwrap_or(usize::MAX));
         self
     }
 
@@ -63,16 +63,16 @@ impl<E: TextExample> Ids for Vec<E> {
         self.iter().map(Encoded::extent).collect()
     }
 
-    fn fingerprint(&self) -> PartFingerprint {
+    fn fingerprint(&self) -> SplitFingerprint {
         let [mut inputs, mut targets] = [Checksum::default(), Checksum::default()];
         for example in self {
-            example.add_to(&mut inputs, &mut targets);
+            example.update_checksums(&mut inputs, &mut targets);
         }
-        PartFingerprint::new(self.len(), inputs, targets)
+        SplitFingerprint::new(self.len(), inputs, targets)
     }
 }
 
-impl Ids for Vec<u32> {
+impl TokenData for Vec<u32> {
     type Example = TextWindow;
 
     fn batches(
@@ -85,48 +85,51 @@ impl Ids for Vec<u32> {
             BatchBy::Examples => size,
             BatchBy::Tokens => (size / context).max(1),
         };
-        Ok(Box::new(Pieces::new(self, context, rows, config.run.seed)?))
+        Ok(Box::new(WindowBatches::new(
+            self,
+            context,
+            rows,
+            config.run.seed,
+        )?))
     }
 
-    fn examples(self, context: usize, most: Option<usize>) -> Vec<TextWindow> {
+    fn examples(self, context: usize, max: Option<usize>) -> Vec<TextWindow> {
         let windows = Windows::new(context, 1, 0);
-        let windows = windows.all(&self).take(most.unwrap_or(usize::MAX));
+        let windows = windows.consecutive(&self).take(max.unwrap_or(usize::MAX));
         windows.map(TextWindow::from).collect()
     }
 
-    fn fingerprint(&self) -> PartFingerprint {
+    fn fingerprint(&self) -> SplitFingerprint {
         let mut inputs = Checksum::default();
-        // In pieces: the bytes of all of it would take as much memory again.
+        // In chunks: the bytes of the whole text would double the memory.
         self.chunks(1 << 16).for_each(|ids| inputs.add(ids));
-        PartFingerprint::new(self.len(), inputs, Checksum::default())
+        SplitFingerprint::new(self.len(), inputs, Checksum::default())
     }
 }
 
-/// Batches without an end.
+/// An endless stream of batches.
 pub(crate) trait Batches {
     type Example;
 
     fn next(&mut self) -> Vec<Self::Example>;
 
-    /// Where that will be.
+    /// The position of the next batch.
     fn position(&self) -> Position;
 
-    fn go_to(&mut self, position: Position);
+    fn seek(&mut self, position: Position);
 
-    /// How many batches so many times through all examples are.
-    fn batches_of(&self, epochs: usize) -> usize;
+    fn num_batches(&self, epochs: usize) -> usize;
 }
 
-/// Batches of examples of about the same length.
-struct Bucketed<E> {
+struct BucketedBatches<E> {
     plan: BatchPlan,
     examples: Vec<E>,
     position: Position,
-    /// Those of the epoch that the position is in.
+    /// Example indices of the batches of the current epoch.
     batches: Vec<Vec<usize>>,
 }
 
-impl<E: Encoded> Bucketed<E> {
+impl<E: Encoded> BucketedBatches<E> {
     fn new(examples: Vec<E>, size: BatchSize, seed: u64) -> Result<Self, DataError> {
         let extents = examples.iter().map(Encoded::extent).collect();
         let plan = Batching::new(size, seed).plan(extents)?;
@@ -139,17 +142,17 @@ impl<E: Encoded> Bucketed<E> {
     }
 }
 
-impl<E: Clone> Batches for Bucketed<E> {
+impl<E: Clone> Batches for BucketedBatches<E> {
     type Example = E;
 
     fn next(&mut self) -> Vec<E> {
-        let places = &self.batches[self.position.batch];
-        let batch = places.iter().map(|at| self.examples[*at].clone()).collect();
+        let indices = &self.batches[self.position.batch];
+        let batch = indices.iter().map(|i| self.examples[*i].clone()).collect();
         let next = Position {
             batch: self.position.batch + 1,
             ..self.position
         };
-        self.go_to(next);
+        self.seek(next);
         batch
     }
 
@@ -157,35 +160,34 @@ impl<E: Clone> Batches for Bucketed<E> {
         self.position
     }
 
-    fn go_to(&mut self, position: Position) {
+    fn seek(&mut self, position: Position) {
         if position.epoch != self.position.epoch {
             self.batches = self.plan.epoch(position.epoch);
         }
         self.position = position;
-        // Also of fewer examples than there were, an epoch is over.
+        // Also past the end: a resumed run may have fewer examples.
         if position.batch >= self.batches.len() {
-            self.go_to(Position {
+            self.seek(Position {
                 epoch: position.epoch + 1,
                 batch: 0,
             });
         }
     }
 
-    fn batches_of(&self, epochs: usize) -> usize {
-        self.plan.batches_of(epochs)
+    fn num_batches(&self, epochs: usize) -> usize {
+        self.plan.num_batches(epochs)
     }
 }
 
-/// Pieces of running text, from anywhere in it.
-struct Pieces {
+/// Random windows of running text.
+struct WindowBatches {
     windows: Windows,
     text: Vec<u32>,
-    /// Tokens of a batch.
     tokens: usize,
     position: Position,
 }
 
-impl Pieces {
+impl WindowBatches {
     fn new(text: Vec<u32>, context: usize, rows: usize, seed: u64) -> Result<Self, DataError> {
         let windows = Windows::new(context, rows, seed);
         windows.check("training", &text)?;
@@ -198,11 +200,11 @@ impl Pieces {
     }
 }
 
-impl Batches for Pieces {
+impl Batches for WindowBatches {
     type Example = TextWindow;
 
     fn next(&mut self) -> Vec<TextWindow> {
-        let windows = self.windows.at(self.position.batch, &self.text);
+        let windows = self.windows.batch(self.position.batch, &self.text);
         self.position.batch += 1;
         windows.into_iter().map(TextWindow::from).collect()
     }
@@ -211,11 +213,11 @@ impl Batches for Pieces {
         self.position
     }
 
-    fn go_to(&mut self, position: Position) {
+    fn seek(&mut self, position: Position) {
         self.position = position;
     }
 
-    fn batches_of(&self, epochs: usize) -> usize {
+    fn num_batches(&self, epochs: usize) -> usize {
         self.text.len().saturating_mul(epochs).div_ceil(self.tokens)
     }
 }
@@ -227,55 +229,57 @@ mod tests {
     use super::*;
 
     fn examples() -> Vec<LabelledIds> {
-        let example = |at: usize| LabelledIds {
-            label: at,
-            ids: vec![4; 1 + at % 7],
+        let example = |index: usize| LabelledIds {
+            label: index,
+            ids: vec![4; 1 + index % 7],
         };
         (0..50).map(example).collect()
     }
 
     #[test]
-    fn going_on_gives_what_would_have_come() {
-        let new = || Bucketed::new(examples(), BatchSize::Tokens(30), 3).unwrap();
-        let mut whole = new();
-        let batches: Vec<_> = (0..40).map(|_| (whole.position(), whole.next())).collect();
-        assert!(batches[39].0.epoch > 1, "more than one time through");
+    fn seeking_continues_the_same_batches() {
+        let new = || BucketedBatches::new(examples(), BatchSize::Tokens(30), 3).unwrap();
+        let mut uninterrupted = new();
+        let batches: Vec<_> = (0..40)
+            .map(|_| (uninterrupted.position(), uninterrupted.next()))
+            .collect();
+        assert!(batches[39].0.epoch > 1, "more than one epoch");
         for (position, batch) in &batches {
             let mut resumed = new();
-            resumed.go_to(*position);
+            resumed.seek(*position);
             assert_eq!(&resumed.next(), batch);
         }
     }
 
     #[test]
-    fn an_epoch_of_fewer_examples_is_over() {
+    fn a_position_past_the_end_starts_the_next_epoch() {
         let few = examples()[..10].to_vec();
-        let mut batches = Bucketed::new(few, BatchSize::Examples(2), 3).unwrap();
-        batches.go_to(Position { epoch: 1, batch: 7 });
+        let mut batches = BucketedBatches::new(few, BatchSize::Examples(2), 3).unwrap();
+        batches.seek(Position { epoch: 1, batch: 7 });
         assert_eq!(batches.position(), Position { epoch: 2, batch: 0 });
         assert_eq!(batches.next().len(), 2);
     }
 
     #[test]
     fn epochs_are_counted_in_batches() {
-        let mut batches = Bucketed::new(examples(), BatchSize::Tokens(30), 3).unwrap();
-        for _ in 0..batches.batches_of(2) {
+        let mut batches = BucketedBatches::new(examples(), BatchSize::Tokens(30), 3).unwrap();
+        for _ in 0..batches.num_batches(2) {
             batches.next();
         }
         assert_eq!(batches.position(), Position { epoch: 2, batch: 0 });
     }
 
     #[test]
-    fn pieces_are_a_function_of_the_position() {
+    fn windows_are_a_function_of_the_position() {
         let text: Vec<u32> = (0..1000).collect();
-        let new = || Pieces::new(text.clone(), 8, 3, 5).unwrap();
-        let mut whole = new();
-        let first = whole.next();
-        let second = whole.next();
+        let new = || WindowBatches::new(text.clone(), 8, 3, 5).unwrap();
+        let mut uninterrupted = new();
+        let first = uninterrupted.next();
+        let second = uninterrupted.next();
         assert_ne!(first, second);
         let mut resumed = new();
-        resumed.go_to(Position { epoch: 0, batch: 1 });
+        resumed.seek(Position { epoch: 0, batch: 1 });
         assert_eq!(resumed.next(), second);
-        assert_eq!(whole.batches_of(2), 84);
+        assert_eq!(uninterrupted.num_batches(2), 84);
     }
 }

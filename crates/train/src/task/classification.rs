@@ -1,4 +1,4 @@
-//! Texts whose class is told.
+//! Text classification.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -11,16 +11,15 @@ use zoo_kernels::smoothed_cross_entropy;
 use zoo_models::{Classifier, ClassifierConfig, Documents, Han, HanConfig, ModelError, Tokens};
 use zoo_viz::{Document, Part, Sentence, Word};
 
-use super::tokens::{TOKENIZER, one_tokenizer, sentence_rule, shorten};
-use super::{Logits, Note, Section, Task, TaskModel, TextExample, by_length, penalised};
-use crate::attend::{Seen, maps, not_empty, nothing, written};
-use crate::evaluate::{Judge, Outcome, Sample};
+use super::tokenizers::{TOKENIZER, sentence_rule, shorten, single_tokenizer};
+use super::{Logits, Note, Section, Task, TaskModel, TextExample, add_penalty, map_batches};
+use crate::attend::{AttentionView, check_not_empty, head_maps, no_tokens, token_texts};
+use crate::evaluate::{Evaluator, Sample, TaskMetrics};
 use crate::trained::TrainedTask;
-use crate::{DataPart, Result, TrainError, Trained};
+use crate::{DataSplit, Result, TrainError, TrainedRun};
 
 const LABELS: &str = "labels.json";
 
-/// Learning to tell the class of a text.
 #[derive(Debug)]
 pub(crate) struct Classification<M> {
     tokenizer: Tokenizer,
@@ -29,7 +28,6 @@ pub(crate) struct Classification<M> {
 }
 
 pub(crate) trait ClassificationModel: TaskModel {
-    /// How it reads a text.
     type Example: TextExample;
 
     fn init(
@@ -42,7 +40,7 @@ pub(crate) trait ClassificationModel: TaskModel {
     fn encode(
         task: &Classification<Self>,
         config: &Config,
-        part: DataPart,
+        split: DataSplit,
         texts: &[Labelled],
         note: Note<'_>,
     ) -> Result<Vec<Self::Example>>;
@@ -51,16 +49,15 @@ pub(crate) trait ClassificationModel: TaskModel {
 
     fn ids(example: &Self::Example) -> Vec<u32>;
 
-    /// What it predicts for the examples, `[batch, classes]`.
+    /// Logits `[batch, classes]`.
     fn logits(&self, examples: &[&Self::Example], device: &Device) -> Logits<2>;
 
-    /// What it predicts for a text, and where it attends to.
-    fn look(
+    fn attention_parts(
         &self,
         example: &Self::Example,
         task: &Classification<Self>,
         device: &Device,
-    ) -> Result<(Classified, Vec<Part>)>;
+    ) -> Result<(ClassPrediction, Vec<Part>)>;
 }
 
 impl ClassificationModel for Classifier {
@@ -83,15 +80,15 @@ impl ClassificationModel for Classifier {
     fn encode(
         task: &Classification<Self>,
         config: &Config,
-        part: DataPart,
+        split: DataSplit,
         texts: &[Labelled],
         note: Note<'_>,
     ) -> Result<Vec<LabelledIds>> {
         let mut ids = task
             .tokenizer
-            .encode_labelled(part.word(), texts, &task.labels)?;
+            .encode_labelled(split.name(), texts, &task.labels)?;
         if let Data::Labelled(data) = &config.data {
-            shorten(LengthRule::Shorten, part, &mut ids, data.max_length, note)?;
+            shorten(LengthRule::Truncate, split, &mut ids, data.max_length, note)?;
         }
         Ok(ids)
     }
@@ -115,32 +112,36 @@ impl ClassificationModel for Classifier {
         Ok((logits, Some(entropy.mul_scalar(penalty))))
     }
 
-    /// Every layer and head, and what is pooled.
-    fn look(
+    fn attention_parts(
         &self,
         example: &LabelledIds,
         task: &Classification<Self>,
         device: &Device,
-    ) -> Result<(Classified, Vec<Part>)> {
+    ) -> Result<(ClassPrediction, Vec<Part>)> {
         let tokens = Tokens::new(&[&example.ids], self.limits(), device);
-        let look = self.look(&tokens.map_err(TrainError::model("--text"))?);
-        let tokens = written(&task.tokenizer, &example.ids);
+        let weights = self.attention_weights(&tokens.map_err(TrainError::model("--text"))?);
+        let tokens = token_texts(&task.tokenizer, &example.ids);
         let mut positions = tokens.clone();
         if self.cls.is_some() {
             positions.insert(0, "<cls>".to_owned());
         }
-        let mut parts = vec![maps("Self-attention", &positions, &positions, look.layers)?];
-        if let Some(pooling) = look.pooling {
+        let mut parts = vec![head_maps(
+            "Self-attention",
+            &positions,
+            &positions,
+            weights.layers,
+        )?];
+        if let Some(pooling) = weights.pooling {
             let [_, seq] = pooling.dims();
-            parts.push(maps(
-                "Pooling: what of the text is classified",
-                &["the text".to_owned()],
+            parts.push(head_maps(
+                "Pooling",
+                &["text".to_owned()],
                 &tokens,
                 vec![pooling.reshape([1, 1, 1, seq])],
             )?);
         }
-        let logits: Vec<f64> = look.logits.into_data().iter::<f64>().collect();
-        Ok((ranked(&task.labels, &logits), parts))
+        let logits: Vec<f64> = weights.logits.into_data().iter::<f64>().collect();
+        Ok((predict(&task.labels, &logits), parts))
     }
 }
 
@@ -164,28 +165,30 @@ impl ClassificationModel for Han {
     fn encode(
         task: &Classification<Self>,
         config: &Config,
-        part: DataPart,
+        split: DataSplit,
         texts: &[Labelled],
         note: Note<'_>,
     ) -> Result<Vec<DocumentIds>> {
         let rule = sentence_rule(config);
         let mut ids = task
             .tokenizer
-            .encode_documents(part.word(), texts, &task.labels, rule)?;
+            .encode_documents(split.name(), texts, &task.labels, rule)?;
         let Data::Labelled(data) = &config.data else {
             return Ok(ids);
         };
-        if let Some(most) = data.max_sentences {
-            let cut = ids.iter_mut().map(|document| document.keep_sentences(most));
-            let count = cut.filter(|sentences| *sentences > 0).count();
+        if let Some(max) = data.max_sentences {
+            let removed = ids
+                .iter_mut()
+                .map(|document| document.truncate_sentences(max));
+            let count = removed.filter(|sentences| *sentences > 0).count();
             if count > 0 {
                 note(&format!(
-                    "{}: {count} documents of more than {most} sentences shortened",
-                    part.word()
+                    "{}: {count} documents truncated to {max} sentences",
+                    split.name()
                 ));
             }
         }
-        shorten(LengthRule::Shorten, part, &mut ids, data.max_words, note)?;
+        shorten(LengthRule::Truncate, split, &mut ids, data.max_words, note)?;
         Ok(ids)
     }
 
@@ -203,54 +206,54 @@ impl ClassificationModel for Han {
         Ok((self.forward(&documents).logits, None))
     }
 
-    fn look(
+    fn attention_parts(
         &self,
         example: &DocumentIds,
         task: &Classification<Self>,
         device: &Device,
-    ) -> Result<(Classified, Vec<Part>)> {
+    ) -> Result<(ClassPrediction, Vec<Part>)> {
         let document = &example.sentences;
         let documents = Documents::new(&[document], self.limits(), device);
         let output = self.forward(&documents.map_err(TrainError::model("--text"))?);
-        let [_, _, most] = output.word_weights.dims();
+        let [_, _, max_words] = output.word_weights.dims();
         let words: Vec<f32> = output.word_weights.into_data().iter::<f32>().collect();
         let sentences: Vec<f32> = output.sentence_weights.into_data().iter::<f32>().collect();
         let word = |(text, weight): (String, &f32)| Word {
             text,
             weight: *weight,
         };
-        let sentence = |(at, ids): (usize, &Vec<u32>)| {
-            let words = written(&task.tokenizer, ids)
+        let sentence = |(index, ids): (usize, &Vec<u32>)| {
+            let words = token_texts(&task.tokenizer, ids)
                 .into_iter()
-                .zip(&words[at * most..]);
+                .zip(&words[index * max_words..]);
             Sentence {
-                weight: sentences[at],
+                weight: sentences[index],
                 words: words.map(word).collect(),
             }
         };
-        let shown = document.iter().enumerate().map(sentence).collect();
+        let weighted = document.iter().enumerate().map(sentence).collect();
         let logits: Vec<f64> = output.logits.into_data().iter::<f64>().collect();
-        let classified = ranked(&task.labels, &logits);
-        let shares = classified.classes.iter();
-        let shares = shares.map(|(label, share)| (label.clone(), *share as f32));
-        let document = Document::new("Document", shown)?.with_classes(shares.collect());
-        Ok((classified, vec![Part::Document(document)]))
+        let prediction = predict(&task.labels, &logits);
+        let classes = prediction.classes.iter();
+        let classes = classes.map(|(label, prob)| (label.clone(), *prob as f32));
+        let document = Document::new("Document", weighted)?.with_classes(classes.collect());
+        Ok((prediction, vec![Part::Document(document)]))
     }
 }
 
 impl<M: ClassificationModel> Task for Classification<M> {
     type Model = M;
     type Texts = Vec<Labelled>;
-    type Ids = Vec<M::Example>;
+    type TokenData = Vec<M::Example>;
     type Example = M::Example;
 
-    const USAGE: &'static str = "`zoo classify` tells classes of texts by it";
+    const COMMAND: &'static str = "classify";
 
     fn prepare(config: &Config, train: &Vec<Labelled>) -> Result<Self> {
-        let labels = Labels::of(train)?;
+        let labels = Labels::from_examples(train)?;
         let texts = train.iter().map(|example| example.text.as_str());
         Ok(Self {
-            tokenizer: one_tokenizer(config, texts)?,
+            tokenizer: single_tokenizer(config, texts)?,
             labels,
             model: PhantomData,
         })
@@ -275,98 +278,107 @@ impl<M: ClassificationModel> Task for Classification<M> {
     }
 
     fn vocabularies(&self) -> (usize, Option<usize>) {
-        (self.tokenizer.vocabulary(), None)
+        (self.tokenizer.vocab_size(), None)
     }
 
     fn encode(
         &self,
         config: &Config,
-        part: DataPart,
+        split: DataSplit,
         texts: &Vec<Labelled>,
         note: Note<'_>,
     ) -> Result<Vec<M::Example>> {
-        M::encode(self, config, part, texts, note)
+        M::encode(self, config, split, texts, note)
     }
 
     fn model(&self, section: &Section<Self>, device: &Device) -> Result<M, ModelError> {
         let classes = self.labels.names().len();
-        M::init(section, self.tokenizer.vocabulary(), classes, device)
+        M::init(section, self.tokenizer.vocab_size(), classes, device)
     }
 
     fn loss(
         model: &M,
         examples: &[&M::Example],
-        smoothing: f64,
+        label_smoothing: f64,
         device: &Device,
     ) -> Result<Tensor<1>, ModelError> {
         let rows = examples.len();
-        let right: Vec<i64> = examples.iter().map(|it| M::label(it) as i64).collect();
+        let labels: Vec<i64> = examples.iter().map(|it| M::label(it) as i64).collect();
         let (logits, penalty) = model.logits(examples, device)?;
-        let right = Tensor::from_data(TensorData::new(right, [rows]), &logits.device());
-        let loss = smoothed_cross_entropy(logits, right, &vec![true; rows], smoothing);
-        Ok(penalised(loss, penalty))
+        let labels = Tensor::from_data(TensorData::new(labels, [rows]), &logits.device());
+        let loss = smoothed_cross_entropy(logits, labels, &vec![true; rows], label_smoothing);
+        Ok(add_penalty(loss, penalty))
     }
 
-    fn outcome(
+    fn task_metrics(
         &self,
         model: &M,
         examples: &[M::Example],
         _: &Vec<Labelled>,
-        judge: &Judge,
-    ) -> Result<(Outcome, Vec<Sample>)> {
+        evaluator: &Evaluator,
+    ) -> Result<(TaskMetrics, Vec<Sample>)> {
         let labels = &self.labels;
         let mut matrix = ConfusionMatrix::new(labels.names().iter().map(String::as_str))?;
         let name = |class: usize| labels.name(class).unwrap_or("?").to_owned();
         let mut samples = vec![];
-        let logits = all_logits(model, examples, &judge.device, "validation")?;
+        let logits = all_logits(model, examples, &evaluator.device, "validation")?;
         for (example, logits) in examples.iter().zip(logits) {
             let label = M::label(example);
-            let class = largest(&logits);
+            let class = argmax(&logits);
             matrix.add(label, class)?;
-            if samples.len() < judge.samples {
+            if samples.len() < evaluator.samples {
                 samples.push(Sample {
-                    given: self.tokenizer.decode(&M::ids(example))?,
-                    wanted: Some(name(label)),
-                    said: name(class),
+                    source: self.tokenizer.decode(&M::ids(example))?,
+                    reference: Some(name(label)),
+                    prediction: name(class),
                 });
             }
         }
-        Ok((Outcome::Classes(matrix), samples))
+        Ok((TaskMetrics::Classification(matrix), samples))
     }
 
-    fn look(&self, model: &M, trained: &Trained, text: &str, _: Option<&str>) -> Result<Seen> {
-        let mut cut = vec![];
-        let read = self.read_unlabelled(&trained.config, &[text], &mut |note: &str| {
-            cut.push(note.to_owned());
+    fn attention_view(
+        &self,
+        model: &M,
+        trained: &TrainedRun,
+        text: &str,
+        _: Option<&str>,
+    ) -> Result<AttentionView> {
+        let mut length_notes = vec![];
+        let examples = self.encode_unlabelled(&trained.config, &[text], &mut |note: &str| {
+            length_notes.push(note.to_owned());
         })?;
-        let example = read.first().ok_or_else(|| nothing("--text"))?;
-        not_empty("--text", &M::ids(example))?;
+        let example = examples.first().ok_or_else(|| no_tokens("--text"))?;
+        check_not_empty("--text", &M::ids(example))?;
         let device = &trained.opened.device;
-        let (classified, parts) = ClassificationModel::look(model, example, self, device)?;
-        let share = classified.classes.first().map_or(0.0, |(_, share)| *share);
-        let told = format!("taken for {}, {:.1}%", classified.label(), 100.0 * share);
-        let mut notes = vec![told];
-        notes.extend(cut);
-        Ok(Seen { notes, parts })
+        let (prediction, parts) = model.attention_parts(example, self, device)?;
+        let prob = prediction.classes.first().map_or(0.0, |(_, prob)| *prob);
+        let mut notes = vec![format!(
+            "predicted: {}, {:.1}%",
+            prediction.label(),
+            100.0 * prob
+        )];
+        notes.extend(length_notes);
+        Ok(AttentionView { notes, parts })
     }
 
-    fn classifier(trained: &TrainedTask<Self>) -> Option<&dyn Classifies> {
+    fn classifier(trained: &TrainedTask<Self>) -> Option<&dyn TextClassifier> {
         Some(trained)
     }
 }
 
 impl<M: ClassificationModel> Classification<M> {
-    /// Texts of any class as the model reads them.
-    fn read_unlabelled(
+    fn encode_unlabelled(
         &self,
         config: &Config,
         texts: &[&str],
         note: Note<'_>,
     ) -> Result<Vec<M::Example>> {
-        // Examples have a class, which nobody looks at here.
-        let any = self.labels.name(0).unwrap_or_default();
-        let texts: Vec<Labelled> = texts.iter().map(|text| Labelled::new(any, *text)).collect();
-        M::encode(self, config, DataPart::Test, &texts, note)
+        // Examples need a label; it is not used.
+        let label = self.labels.name(0).unwrap_or_default();
+        let texts = texts.iter().map(|text| Labelled::new(label, *text));
+        let texts: Vec<Labelled> = texts.collect();
+        M::encode(self, config, DataSplit::Test, &texts, note)
     }
 }
 
@@ -376,7 +388,7 @@ fn all_logits<M: ClassificationModel>(
     device: &Device,
     what: &str,
 ) -> Result<Vec<Vec<f64>>> {
-    by_length(examples, |rows| {
+    map_batches(examples, |rows| {
         let (logits, _) = model
             .logits(rows, device)
             .map_err(TrainError::model(what))?;
@@ -386,59 +398,60 @@ fn all_logits<M: ClassificationModel>(
     })
 }
 
-/// What classes a text may be of.
+/// The predicted class probabilities of a text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Classified {
-    /// Every class with its probability, the likeliest first.
+pub struct ClassPrediction {
+    /// Every class with its probability, most likely first.
     pub classes: Vec<(String, f64)>,
 }
 
-impl Classified {
-    /// The likeliest class.
+impl ClassPrediction {
+    /// The most likely class.
     pub fn label(&self) -> &str {
         self.classes.first().map_or("", |(label, _)| label)
     }
 }
 
-pub(crate) trait Classifies {
-    /// The classes of texts, in their order. Texts are shortened as those that were learned from.
+pub(crate) trait TextClassifier {
     fn classify(
         &self,
-        trained: &Trained,
+        trained: &TrainedRun,
         texts: &[&str],
         note: Note<'_>,
-    ) -> Result<Vec<Classified>>;
+    ) -> Result<Vec<ClassPrediction>>;
 }
 
-impl<M: ClassificationModel> Classifies for TrainedTask<Classification<M>> {
+impl<M: ClassificationModel> TextClassifier for TrainedTask<Classification<M>> {
     fn classify(
         &self,
-        trained: &Trained,
+        trained: &TrainedRun,
         texts: &[&str],
         note: Note<'_>,
-    ) -> Result<Vec<Classified>> {
-        let examples = self.task.read_unlabelled(&trained.config, texts, note)?;
+    ) -> Result<Vec<ClassPrediction>> {
+        let examples = self.task.encode_unlabelled(&trained.config, texts, note)?;
         let logits = all_logits(&self.model, &examples, &trained.opened.device, "text")?;
         let labels = &self.task.labels;
-        Ok(logits.iter().map(|logits| ranked(labels, logits)).collect())
+        Ok(logits
+            .iter()
+            .map(|logits| predict(labels, logits))
+            .collect())
     }
 }
 
-/// The index of the largest logit; of equals, the first.
-fn largest(logits: &[f64]) -> usize {
+/// The index of the largest logit; the first one of equals.
+fn argmax(logits: &[f64]) -> usize {
     let order = |a: &usize, b: &usize| logits[*a].total_cmp(&logits[*b]);
     (0..logits.len()).rev().max_by(order).unwrap_or(0)
 }
 
-/// Every class with its probability, the likeliest first; of equals, the first.
-fn ranked(labels: &Labels, logits: &[f64]) -> Classified {
-    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let shares: Vec<f64> = logits.iter().map(|logit| (logit - largest).exp()).collect();
-    let sum: f64 = shares.iter().sum();
+fn predict(labels: &Labels, logits: &[f64]) -> ClassPrediction {
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let exps: Vec<f64> = logits.iter().map(|logit| (logit - max).exp()).collect();
+    let sum: f64 = exps.iter().sum();
     let names = labels.names().iter().cloned();
-    let mut classes: Vec<_> = names.zip(shares.iter().map(|share| share / sum)).collect();
+    let mut classes: Vec<_> = names.zip(exps.iter().map(|exp| exp / sum)).collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    Classified { classes }
+    ClassPrediction { classes }
 }
 
 #[cfg(test)]
@@ -446,13 +459,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_sum_to_one_and_the_likeliest_is_first() {
-        let labels = Labels::of(&[Labelled::new("a", ""), Labelled::new("b", "")]).unwrap();
+    fn predictions_are_sorted_probabilities() {
+        let labels =
+            Labels::from_examples(&[Labelled::new("a", ""), Labelled::new("b", "")]).unwrap();
         let logits = [1000.0, 1000.0 + 3_f64.ln()];
-        let said = ranked(&labels, &logits);
-        assert_eq!((said.label(), largest(&logits)), ("b", 1));
-        assert_eq!(largest(&[0.5, 2.0, 2.0, 1.0]), 1, "the first of equals");
-        let shares: Vec<f64> = said.classes.iter().map(|(_, share)| *share).collect();
-        assert!((shares[0] - 0.75).abs() < 1e-12 && (shares[1] - 0.25).abs() < 1e-12);
+        let prediction = predict(&labels, &logits);
+        assert_eq!((prediction.label(), argmax(&logits)), ("b", 1));
+        assert_eq!(argmax(&[0.5, 2.0, 2.0, 1.0]), 1, "the first of equals");
+        let probs: Vec<f64> = prediction.classes.iter().map(|(_, prob)| *prob).collect();
+        assert!((probs[0] - 0.75).abs() < 1e-12 && (probs[1] - 0.25).abs() < 1e-12);
     }
 }

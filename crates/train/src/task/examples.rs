@@ -1,25 +1,24 @@
-//! What batches are made of.
+//! Training and evaluation examples.
 
 use zoo_data::{DocumentIds, Encoded, Extent, LabelledIds, PairIds, Window};
 
-use crate::learn::Checksum;
+use crate::training::Checksum;
 
 pub(crate) trait Example: Encoded + Clone + Send + Sync + 'static {
-    /// How many tokens or classes are predicted of it: what a loss is the mean of.
+    /// Number of predicted tokens or classes, over which the loss is averaged.
     fn predicted(&self) -> usize;
 
-    /// How many tokens are read and predicted, as speed is counted.
+    /// Number of input and output tokens, for the throughput.
     fn tokens(&self) -> usize;
 }
 
-/// An example of a text of its own.
+/// An example that is not a window of running text.
 pub(crate) trait TextExample: Example {
-    /// Adds its tokens, and its target or label, to checksums.
-    fn add_to(&self, inputs: &mut Checksum, targets: &mut Checksum);
+    fn update_checksums(&self, inputs: &mut Checksum, targets: &mut Checksum);
 }
 
 impl Example for PairIds {
-    /// The target, and its end.
+    /// The target and its end token.
     fn predicted(&self) -> usize {
         self.target.len() + 1
     }
@@ -30,7 +29,7 @@ impl Example for PairIds {
 }
 
 impl TextExample for PairIds {
-    fn add_to(&self, inputs: &mut Checksum, targets: &mut Checksum) {
+    fn update_checksums(&self, inputs: &mut Checksum, targets: &mut Checksum) {
         inputs.add(&self.source);
         targets.add(&self.target);
     }
@@ -47,7 +46,7 @@ impl Example for LabelledIds {
 }
 
 impl TextExample for LabelledIds {
-    fn add_to(&self, inputs: &mut Checksum, labels: &mut Checksum) {
+    fn update_checksums(&self, inputs: &mut Checksum, labels: &mut Checksum) {
         inputs.add(&self.ids);
         labels.add_number(self.label);
     }
@@ -64,18 +63,17 @@ impl Example for DocumentIds {
 }
 
 impl TextExample for DocumentIds {
-    fn add_to(&self, inputs: &mut Checksum, labels: &mut Checksum) {
+    fn update_checksums(&self, inputs: &mut Checksum, labels: &mut Checksum) {
         inputs.add_number(self.sentences.len());
         self.sentences.iter().for_each(|ids| inputs.add(ids));
         labels.add_number(self.label);
     }
 }
 
-/// A window of running text, and what comes after each of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextWindow {
     pub(super) input: Vec<u32>,
-    /// The same, one token on.
+    /// The input shifted by one token.
     pub(super) target: Vec<u32>,
 }
 
@@ -97,7 +95,7 @@ impl Encoded for TextWindow {
         }
     }
 
-    fn shorten(&mut self, longest: usize) {
+    fn truncate(&mut self, longest: usize) {
         self.input.truncate(longest);
         self.target.truncate(longest);
     }

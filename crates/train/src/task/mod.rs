@@ -1,16 +1,16 @@
-//! Tasks: what a run learns, from its texts to its evaluation.
+//! Training tasks, from texts to evaluation.
 //!
-//! A [`Task`] knows its texts, what makes tokens of them, its examples, its model and how good
-//! that is. There are [`Translation`], [`Classification`] and [`LanguageModelling`]; which one a
-//! config means is decided in one place, `with_task!`, and everything else is generic.
+//! A [`Task`] defines its texts, tokenizers, examples, model and metrics. There are
+//! [`Translation`], [`Classification`] and [`LanguageModelling`]; `with_task!` selects the task of a
+//! config, and all other code is generic.
 
 mod batches;
 mod classification;
 mod examples;
-mod language;
+mod language_modelling;
 mod models;
 mod texts;
-mod tokens;
+mod tokenizers;
 mod translation;
 
 use std::fmt::{Debug, Display};
@@ -24,108 +24,98 @@ use zoo_data::metrics::Perplexity;
 use zoo_data::{BatchSize, Batching, Encoded};
 use zoo_models::ModelError;
 
-pub(crate) use self::batches::{Batches, Ids};
-pub use self::classification::Classified;
-pub(crate) use self::classification::{Classification, Classifies};
+pub(crate) use self::batches::{Batches, TokenData};
+pub use self::classification::ClassPrediction;
+pub(crate) use self::classification::{Classification, TextClassifier};
 pub(crate) use self::examples::{Example, TextExample, TextWindow};
-pub(crate) use self::language::LanguageModelling;
+pub(crate) use self::language_modelling::LanguageModelling;
 pub(crate) use self::texts::{Texts, read_texts};
-pub(crate) use self::translation::{Translated, Translates, Translation};
-use crate::attend::Seen;
-use crate::evaluate::{Judge, Judgement, Outcome, Sample};
-use crate::trained::{Trained, TrainedTask};
-use crate::{DataPart, Result, TrainError};
+pub(crate) use self::translation::{LineTranslation, Translation, Translator};
+use crate::attend::AttentionView;
+use crate::evaluate::{Evaluator, Metrics, Sample, TaskMetrics};
+use crate::trained::{TrainedRun, TrainedTask};
+use crate::{DataSplit, Result, TrainError};
 
-/// Batch size where nothing is learned.
-const ROWS: usize = 64;
+const EVAL_BATCH_SIZE: usize = 64;
 
-/// Takes lines about what was read, cut off or left out.
+/// Receives log lines about the data.
 pub(crate) type Note<'a> = &'a mut dyn FnMut(&str);
 
-/// Logits, and what training adds to their loss.
+/// Logits and a penalty that is added to the training loss.
 type Logits<const D: usize> = Result<(Tensor<D>, Option<Tensor<1>>), ModelError>;
 
-/// What a run learns.
 pub(crate) trait Task: Debug + Sized + Send + Sync + 'static {
     type Model: TaskModel;
-    /// A part of the data as texts.
     type Texts: Texts;
-    /// A part of the data as tokens.
-    type Ids: Ids<Example = Self::Example>;
-    /// What a batch is made of.
+    /// The tokens of a split.
+    type TokenData: TokenData<Example = Self::Example>;
     type Example: Example;
 
-    /// The command that uses such a model.
-    const USAGE: &'static str;
+    /// The `zoo` command that runs inference.
+    const COMMAND: &'static str;
 
-    /// The task with tokenizers that are learned from these texts, or loaded, as the config says.
+    /// Creates the task. Its tokenizers are trained on these texts, or loaded, as the config says.
     fn prepare(config: &Config, train: &Self::Texts) -> Result<Self>;
 
-    /// The task with the tokenizers of a run's folder.
     fn load(folder: &Path) -> Result<Self>;
 
-    /// Its tokenizers and labels as JSON, by the names of their files in a run's folder.
+    /// Tokenizers and labels as JSON, with their file names in a run folder.
     fn files(&self) -> Result<Vec<(&'static str, String)>>;
 
-    /// The sizes of the vocabularies: of inputs, and of outputs if these are other texts.
+    /// Vocabulary sizes of the input, and of the output if it is another text.
     fn vocabularies(&self) -> (usize, Option<usize>);
 
     fn encode(
         &self,
         config: &Config,
-        part: DataPart,
+        split: DataSplit,
         texts: &Self::Texts,
         note: Note<'_>,
-    ) -> Result<Self::Ids>;
+    ) -> Result<Self::TokenData>;
 
-    /// The model with initial weights.
     fn model(&self, section: &Section<Self>, device: &Device) -> Result<Self::Model, ModelError>;
 
-    /// The mean cross-entropy of what is predicted for the examples, `[1]` in `f32`.
+    /// The mean cross-entropy loss, `[1]` in `f32`.
     fn loss(
         model: &Self::Model,
         examples: &[&Self::Example],
-        smoothing: f64,
+        label_smoothing: f64,
         device: &Device,
     ) -> Result<Tensor<1>, ModelError>;
 
-    /// What a model predicts for examples, which are made of these texts, and some of it to show.
-    fn outcome(
+    /// Computes the metrics of the task on examples, which were encoded from `texts`, and returns
+    /// sample predictions.
+    fn task_metrics(
         &self,
         model: &Self::Model,
         examples: &[Self::Example],
         texts: &Self::Texts,
-        judge: &Judge,
-    ) -> Result<(Outcome, Vec<Sample>)>;
+        evaluator: &Evaluator,
+    ) -> Result<(TaskMetrics, Vec<Sample>)>;
 
-    fn look(
+    fn attention_view(
         &self,
         model: &Self::Model,
-        trained: &Trained,
+        trained: &TrainedRun,
         text: &str,
         target: Option<&str>,
-    ) -> Result<Seen>;
+    ) -> Result<AttentionView>;
 
-    /// A trained model that translates, if this is one.
-    fn translator(_: &TrainedTask<Self>) -> Option<&dyn Translates> {
+    fn translator(_: &TrainedTask<Self>) -> Option<&dyn Translator> {
         None
     }
 
-    /// A trained model that classifies, if this is one.
-    fn classifier(_: &TrainedTask<Self>) -> Option<&dyn Classifies> {
+    fn classifier(_: &TrainedTask<Self>) -> Option<&dyn TextClassifier> {
         None
     }
 
-    /// A trained model that continues texts, if this is one.
     fn generator(_: &TrainedTask<Self>) -> Option<&TrainedTask<LanguageModelling>> {
         None
     }
 }
 
-/// The config's section of a task's model.
 pub(crate) type Section<T> = <<T as Task>::Model as TaskModel>::Section;
 
-/// A model that can be trained here.
 pub(crate) trait TaskModel: Module + Display + Sync + 'static {
     type Section;
 
@@ -133,18 +123,18 @@ pub(crate) trait TaskModel: Module + Display + Sync + 'static {
         vec![]
     }
 
-    /// Tokens that an example may have, if that is limited.
+    /// Maximum tokens of an example, if limited.
     fn longest_example(&self) -> Option<usize> {
         None
     }
 
-    /// The tokens of a window, where examples are windows of running text.
+    /// Window length, if examples are windows of running text.
     fn context(&self) -> usize {
         0
     }
 }
 
-/// Calls something generic with the task of a config and the section of its model.
+/// Evaluates a generic call with the task of a config and its `[model]` section.
 macro_rules! with_task {
     ($config:expr, |$task:ident, $section:ident| $call:expr) => {
         match &$config.model {
@@ -173,69 +163,72 @@ macro_rules! with_task {
 }
 pub(crate) use with_task;
 
-/// How good a model is at examples, which are made of these texts.
+/// Evaluates a model on examples, which were encoded from `texts`.
 pub(crate) fn evaluate_examples<T: Task>(
     task: &T,
     model: &T::Model,
     examples: &[T::Example],
     texts: &T::Texts,
-    judge: &Judge,
-) -> Result<Judgement> {
+    evaluator: &Evaluator,
+) -> Result<Metrics> {
     let mut loss = Perplexity::default();
-    by_length(examples, |rows| {
-        let mean = T::loss(model, rows, 0.0, &judge.device)
+    map_batches(examples, |rows| {
+        let mean = T::loss(model, rows, 0.0, &evaluator.device)
             .map_err(TrainError::model("validation"))?
             .into_scalar::<f32>();
         let predicted = rows.iter().map(|row| row.predicted()).sum();
         loss.add(f64::from(mean), predicted);
         Ok(vec![(); rows.len()])
     })?;
-    let (outcome, samples) = task.outcome(model, examples, texts, judge)?;
-    Ok(Judgement {
+    let (task_metrics, samples) = task.task_metrics(model, examples, texts, evaluator)?;
+    Ok(Metrics {
         loss,
-        outcome,
+        task_metrics,
         samples,
     })
 }
 
-/// Computes a result for each example, without gradients, in batches of about the same length.
-fn by_length<E: Encoded, R>(
+/// Maps examples to results, in batches of similar length.
+fn map_batches<E: Encoded, R>(
     examples: &[E],
-    mut of_batch: impl FnMut(&[&E]) -> Result<Vec<R>>,
+    mut map: impl FnMut(&[&E]) -> Result<Vec<R>>,
 ) -> Result<Vec<R>> {
     if examples.is_empty() {
         return Ok(vec![]);
     }
     let extents = examples.iter().map(Encoded::extent).collect();
-    // The order is by length: the seed has no part in it.
-    let plan = Batching::new(BatchSize::Examples(ROWS), 0).plan(extents)?;
+    // Sorted by length, so the seed has no effect.
+    let plan = Batching::new(BatchSize::Examples(EVAL_BATCH_SIZE), 0).plan(extents)?;
     let mut results: Vec<Option<R>> = examples.iter().map(|_| None).collect();
-    for batch in plan.in_order() {
-        let rows: Vec<&E> = batch.iter().map(|at| &examples[*at]).collect();
-        for (at, result) in batch.iter().zip(of_batch(&rows)?) {
-            results[*at] = Some(result);
+    for batch in plan.sorted_batches() {
+        let rows: Vec<&E> = batch.iter().map(|index| &examples[*index]).collect();
+        for (index, result) in batch.iter().zip(map(&rows)?) {
+            results[*index] = Some(result);
         }
     }
     Ok(results.into_iter().flatten().collect())
 }
 
-/// The loss of a training pass, with what is added to it.
-fn penalised(loss: Tensor<1>, penalty: Option<Tensor<1>>) -> Tensor<1> {
+fn add_penalty(loss: Tensor<1>, penalty: Option<Tensor<1>>) -> Tensor<1> {
     match penalty {
         Some(penalty) => loss + penalty,
         None => loss,
     }
 }
 
-/// That the model has positions for every example.
-pub(crate) fn check_lengths<T: Task>(model: &T::Model, part: DataPart, ids: &T::Ids) -> Result<()> {
+/// Checks that every example fits the model's context.
+pub(crate) fn check_lengths<T: Task>(
+    model: &T::Model,
+    split: DataSplit,
+    ids: &T::TokenData,
+) -> Result<()> {
     let widths = ids.extents().into_iter().map(|extent| extent.width);
     let length = widths.max().unwrap_or(0);
     match model.longest_example().filter(|longest| length > *longest) {
         Some(longest) => Err(TrainError::Refused(format!(
-            "{} has an example of {length} tokens, and the model has {longest} places: raise \
-             model.positions.longest, or shorten the data by data.max_length",
-            part.word()
+            "the {} data has an example of {length} tokens; the model's context is {longest}\n  \
+             help: raise model.positions.max_positions, or shorten the data with data.max_length",
+            split.name()
         ))),
         None => Ok(()),
     }
@@ -248,14 +241,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_back_in_the_order_of_what_was_asked() {
-        let example = |at: u32| LabelledIds {
+    fn results_are_in_the_order_of_the_examples() {
+        let example = |index: u32| LabelledIds {
             label: 0,
-            ids: vec![at; (at as usize * 7) % 31],
+            ids: vec![index; (index as usize * 7) % 31],
         };
         let examples: Vec<LabelledIds> = (0..200).map(example).collect();
         let mut batches = 0;
-        let lengths = by_length(&examples, |rows| {
+        let lengths = map_batches(&examples, |rows| {
             batches += 1;
             assert!(rows.is_sorted_by_key(|row| row.ids.len()));
             Ok(rows.iter().map(|row| row.ids.len()).collect())

@@ -1,4 +1,4 @@
-//! The models that tasks are trained with.
+//! `TaskModel` implementations.
 
 use zoo_attention::MultiHeadAttention;
 use zoo_models::{
@@ -47,9 +47,9 @@ impl TaskModel for Classifier {
     }
 
     fn longest_example(&self) -> Option<usize> {
-        // The vector that is put before the tokens takes a position, too.
-        let taken = usize::from(self.cls.is_some());
-        Some(self.limits().longest?.saturating_sub(taken))
+        // The class token takes a position.
+        let class_token = usize::from(self.cls.is_some());
+        Some(self.limits().longest?.saturating_sub(class_token))
     }
 }
 

@@ -1,44 +1,44 @@
-//! What the config's `[data]` says to learn from, as texts in three parts.
+//! The texts of the config's `[data]` section: train, valid and test splits.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use zoo_config::{Config, Data, Files, Format};
-use zoo_data::tasks::{Arrangement, Generate, MarkedDocument};
+use zoo_data::tasks::{Generate, MarkedDocument, SequenceTask};
 use zoo_data::{
-    DataError, Labelled, LabelledText, Pair, ParallelText, Parts, Read, Split, plain_text,
+    DataError, Dataset, Labelled, LabelledText, Pair, ParallelText, Splits, Splitter, plain_text,
 };
+use zoo_viz::units::count;
 
 use super::Note;
-use crate::{Result, Source, TrainError};
+use crate::{EvalSet, Result, TrainError};
 
-/// A part of the data as texts.
 pub(crate) trait Texts: Debug + Default + Sync {
-    /// What they are counted in.
     const UNIT: &'static str;
-    /// The flags of `zoo eval` for texts of other files.
+    /// The flags of `zoo eval` for other files.
     const FILES: &'static str;
 
-    /// Reads or generates the texts of a config.
-    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>>;
+    fn read(config: &Config, note: Note<'_>) -> Result<Splits<Self>>;
 
-    /// Reads texts of other files; nothing if they are for another task.
-    fn read_files(config: &Config, source: &Source, note: Note<'_>) -> Result<Option<Self>>;
+    /// Reads other files; None if they are for another task.
+    fn read_files(config: &Config, eval_set: &EvalSet, note: Note<'_>) -> Result<Option<Self>>;
 
-    /// How many examples or characters there are.
+    /// Number of examples, or of characters of running text.
     fn size(&self) -> usize;
 }
 
-/// Reads or generates the texts of a config, and says how many there are.
-pub(crate) fn read_texts<T: Texts>(config: &Config, note: Note<'_>) -> Result<Parts<T>> {
+/// Reads or generates the texts of a config, and reports their number.
+pub(crate) fn read_texts<T: Texts>(config: &Config, note: Note<'_>) -> Result<Splits<T>> {
     let parts = T::read(config, note)?;
     let sizes = [
-        (parts.train.size(), "to learn from"),
-        (parts.valid.size(), "to validate with"),
-        (parts.test.size(), "to test with"),
+        (parts.train.size(), "train"),
+        (parts.valid.size(), "valid"),
+        (parts.test.size(), "test"),
     ];
-    let some = sizes.into_iter().filter(|(count, _)| *count > 0);
-    let sizes: Vec<String> = some.map(|(count, to)| format!("{count} {to}")).collect();
+    let sizes = sizes.into_iter().filter(|(size, _)| *size > 0);
+    let sizes: Vec<String> = sizes
+        .map(|(size, split)| format!("{} {split}", count(size)))
+        .collect();
     note(&format!("{}: {}", T::UNIT, sizes.join(", ")));
     Ok(parts)
 }
@@ -47,12 +47,12 @@ impl Texts for Vec<Pair> {
     const UNIT: &'static str = "pairs";
     const FILES: &'static str = "--source FILE with --target FILE";
 
-    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>> {
+    fn read(config: &Config, note: Note<'_>) -> Result<Splits<Self>> {
         let seed = config.run.seed;
         Ok(match &config.data {
-            Data::Copy(data) => Arrangement::Copy.generate(data, seed)?,
-            Data::Reverse(data) => Arrangement::Reverse.generate(data, seed)?,
-            Data::Sort(data) => Arrangement::Sort.generate(data, seed)?,
+            Data::Copy(data) => SequenceTask::Copy.generate(data, seed)?,
+            Data::Reverse(data) => SequenceTask::Reverse.generate(data, seed)?,
+            Data::Sort(data) => SequenceTask::Sort.generate(data, seed)?,
             Data::Dates(data) => data.generate(seed)?,
             Data::Recall(data) => data.generate(seed)?,
             Data::Phrases(data) => data.generate(seed)?,
@@ -61,14 +61,12 @@ impl Texts for Vec<Pair> {
         })
     }
 
-    fn read_files(_: &Config, source: &Source, note: Note<'_>) -> Result<Option<Self>> {
-        match source {
-            Source::Parallel(source, target) => {
-                let read = ParallelText::files(source, target).read()?;
-                Ok(Some(examples(read, note)))
-            }
-            _ => Ok(None),
-        }
+    fn read_files(_: &Config, eval_set: &EvalSet, note: Note<'_>) -> Result<Option<Self>> {
+        let EvalSet::Parallel(source, target) = eval_set else {
+            return Ok(None);
+        };
+        let read = ParallelText::files(source, target).read()?;
+        Ok(Some(examples(read, note)))
     }
 
     fn size(&self) -> usize {
@@ -80,13 +78,13 @@ impl Texts for Vec<Labelled> {
     const UNIT: &'static str = "documents";
     const FILES: &'static str = "--labelled FILE";
 
-    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>> {
+    fn read(config: &Config, note: Note<'_>) -> Result<Splits<Self>> {
         let seed = config.run.seed;
         match &config.data {
             Data::ListOps(data) => Ok(data.generate(seed)?),
             Data::Documents(data) => {
-                let labelled = |part: Vec<MarkedDocument>| {
-                    part.iter().map(MarkedDocument::to_labelled).collect()
+                let labelled = |documents: Vec<MarkedDocument>| {
+                    documents.iter().map(MarkedDocument::to_labelled).collect()
                 };
                 Ok(data.generate(seed)?.map(labelled))
             }
@@ -95,14 +93,12 @@ impl Texts for Vec<Labelled> {
         }
     }
 
-    fn read_files(config: &Config, source: &Source, note: Note<'_>) -> Result<Option<Self>> {
-        match source {
-            Source::Labelled(path) => {
-                let read = labelled_text(config, path).read()?;
-                Ok(Some(examples(read, note)))
-            }
-            _ => Ok(None),
-        }
+    fn read_files(config: &Config, eval_set: &EvalSet, note: Note<'_>) -> Result<Option<Self>> {
+        let EvalSet::Labelled(path) = eval_set else {
+            return Ok(None);
+        };
+        let read = labelled_text(config, path).read()?;
+        Ok(Some(examples(read, note)))
     }
 
     fn size(&self) -> usize {
@@ -114,23 +110,27 @@ impl Texts for String {
     const UNIT: &'static str = "characters";
     const FILES: &'static str = "--text FILE";
 
-    fn read(config: &Config, note: Note<'_>) -> Result<Parts<Self>> {
+    fn read(config: &Config, note: Note<'_>) -> Result<Splits<Self>> {
         let Data::Plain(data) = &config.data else {
             return Err(other_data(config));
         };
         let files = (&data.train, &data.valid, &data.test);
-        let split = split_of(data.valid_share, data.test_share, 0);
+        let split = new_split(data.valid_share, data.test_share, 0);
         let read = |path: &PathBuf| -> Result<String> {
             let text = plain_text(path)?;
-            note(&format!("{}: {} characters", path.display(), text.size()));
+            note(&format!(
+                "{}: {} characters",
+                path.display(),
+                count(text.size())
+            ));
             Ok(text)
         };
         parts(files, &split, read, |split, text| split.text(&text))
     }
 
-    fn read_files(_: &Config, source: &Source, _: Note<'_>) -> Result<Option<Self>> {
-        match source {
-            Source::Plain(path) => Ok(Some(plain_text(path)?)),
+    fn read_files(_: &Config, eval_set: &EvalSet, _: Note<'_>) -> Result<Option<Self>> {
+        match eval_set {
+            EvalSet::Plain(path) => Ok(Some(plain_text(path)?)),
             _ => Ok(None),
         }
     }
@@ -140,13 +140,13 @@ impl Texts for String {
     }
 }
 
-fn parallel(data: &zoo_config::Parallel, seed: u64, note: Note<'_>) -> Result<Parts<Vec<Pair>>> {
+fn parallel(data: &zoo_config::Parallel, seed: u64, note: Note<'_>) -> Result<Splits<Vec<Pair>>> {
     let read = |files: &Files| -> Result<Vec<Pair>> {
         let text = match files {
             Files::Two([source, target]) => ParallelText::files(source, target),
             Files::One(path) => {
-                // People count columns from one.
-                let column = |given: Option<usize>, usual: usize| given.unwrap_or(usual) - 1;
+                // Columns of the config are counted from 1.
+                let column = |column: Option<usize>, default: usize| column.unwrap_or(default) - 1;
                 let [source, target] =
                     [column(data.source_column, 1), column(data.target_column, 2)];
                 ParallelText::tsv_columns(path, source, target)
@@ -156,7 +156,7 @@ fn parallel(data: &zoo_config::Parallel, seed: u64, note: Note<'_>) -> Result<Pa
         Ok(examples(read, note))
     };
     let files = (&data.train, &data.valid, &data.test);
-    let split = split_of(data.valid_share, data.test_share, seed);
+    let split = new_split(data.valid_share, data.test_share, seed);
     parts(files, &split, read, |split, mut train| {
         train.truncate(data.max_examples.unwrap_or(usize::MAX));
         split.examples(train)
@@ -167,35 +167,34 @@ fn labelled(
     data: &zoo_config::Labelled,
     seed: u64,
     note: Note<'_>,
-) -> Result<Parts<Vec<Labelled>>> {
+) -> Result<Splits<Vec<Labelled>>> {
     let read = |path: &PathBuf| -> Result<Vec<Labelled>> {
-        let text = labelled_file(data, format_of(data.format, path), path);
+        let text = labelled_file(data, resolve_format(data.format, path), path);
         let read = text.with_allowed_bad(data.allowed_bad).read()?;
         Ok(examples(read, note))
     };
     let files = (&data.train, &data.valid, &data.test);
-    let split = split_of(data.valid_share, data.test_share, seed);
+    let split = new_split(data.valid_share, data.test_share, seed);
     parts(files, &split, read, |split, mut train| {
-        if let Some(most) = data.max_examples.filter(|most| *most < train.len()) {
-            // Files are often sorted by class: the first ones would all be of one.
-            let share = 1.0 - most as f64 / train.len() as f64;
-            train = Split::new(share, seed).labelled(train)?.train;
+        if let Some(max) = data.max_examples.filter(|max| *max < train.len()) {
+            // A stratified sample, because files are often sorted by class.
+            let fraction = 1.0 - max as f64 / train.len() as f64;
+            train = Splitter::new(fraction, seed).labelled(train)?.train;
         }
         split.labelled(train)
     })
 }
 
-/// Another file of texts with their classes: in the format that its name says, or else in that
-/// of the config's own, and in their fields.
+/// A file of labelled texts, in the format of its name, or else of the config.
 fn labelled_text(config: &Config, path: &Path) -> LabelledText {
-    let usual = zoo_config::Labelled::default();
+    let default = zoo_config::Labelled::default();
     let data = match &config.data {
         Data::Labelled(data) => data,
-        _ => &usual,
+        _ => &default,
     };
-    let format = match format_of(Format::Auto, path) {
-        Format::Folders => format_of(data.format, path),
-        said => said,
+    let format = match resolve_format(Format::Auto, path) {
+        Format::Folders => resolve_format(data.format, path),
+        format => format,
     };
     labelled_file(data, format, path)
 }
@@ -210,8 +209,8 @@ fn labelled_file(data: &zoo_config::Labelled, format: Format, path: &Path) -> La
     }
 }
 
-/// What a file is, by its name if nothing else is said.
-fn format_of(format: Format, path: &Path) -> Format {
+/// The format of a file; `Auto` is resolved by its name.
+fn resolve_format(format: Format, path: &Path) -> Format {
     if format != Format::Auto {
         return format;
     }
@@ -225,39 +224,38 @@ fn format_of(format: Format, path: &Path) -> Format {
     }
 }
 
-/// The examples of a file, of which a line is said.
-fn examples<T>(read: Read<T>, note: Note<'_>) -> Vec<T> {
+fn examples<T>(read: Dataset<T>, note: Note<'_>) -> Vec<T> {
     note(&read.report.to_string());
     read.examples
 }
 
-/// Reads the files of the parts there are for themselves, and splits the others from the first.
+/// Reads the files of the splits; splits without a file are taken from the training data.
 fn parts<F, T>(
     (train, valid, test): (&F, &Option<F>, &Option<F>),
-    split: &Split,
+    split: &Splitter,
     mut read: impl FnMut(&F) -> Result<T>,
-    cut: impl FnOnce(&Split, T) -> Result<Parts<T>, DataError>,
-) -> Result<Parts<T>> {
+    split_train: impl FnOnce(&Splitter, T) -> Result<Splits<T>, DataError>,
+) -> Result<Splits<T>> {
     let train = read(train)?;
     let valid = valid.as_ref().map(&mut read).transpose()?;
     let test = test.as_ref().map(&mut read).transpose()?;
-    let parts = cut(split, train)?;
-    Ok(Parts {
+    let parts = split_train(split, train)?;
+    Ok(Splits {
         train: parts.train,
         valid: valid.unwrap_or(parts.valid),
         test: test.unwrap_or(parts.test),
     })
 }
 
-fn split_of(valid: Option<f64>, test: Option<f64>, seed: u64) -> Split {
-    Split::new(valid.unwrap_or(0.0), seed).with_test(test.unwrap_or(0.0))
+fn new_split(valid: Option<f64>, test: Option<f64>, seed: u64) -> Splitter {
+    Splitter::new(valid.unwrap_or(0.0), seed).with_test(test.unwrap_or(0.0))
 }
 
-/// The error for data of another task: a config that was read has none.
+/// The error for data of another task, which a validated config cannot have.
 fn other_data(config: &Config) -> TrainError {
     TrainError::Refused(format!(
         "a {} cannot be trained with data.kind = \"{}\"",
-        config.model.word(),
-        config.data.word()
+        config.model.name(),
+        config.data.name()
     ))
 }

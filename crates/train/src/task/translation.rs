@@ -1,4 +1,4 @@
-//! Texts that are made of texts.
+//! Translation and other sequence-to-sequence tasks.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -7,22 +7,21 @@ use burn::tensor::{Device, Tensor};
 use zoo_attention::next_seed;
 use zoo_config::{Config, Data, Seq2SeqSpec, TransformerSpec};
 use zoo_data::metrics::{Accuracy, Chrf, CorpusMetric};
-use zoo_data::{BEGIN, END, LengthRule, Pair, PairIds, PairTokenizers, UNKNOWN};
+use zoo_data::{BOS, EOS, LengthRule, Pair, PairIds, PairTokenizers, UNK};
 use zoo_models::{
-    GenerateConfig, Generated, Generative, Limits, ModelError, Seq2Seq, Seq2SeqConfig, Stop,
-    Tokens, Transformer, TransformerConfig, generate, token_loss,
+    GenerateConfig, GeneratedSequence, Generative, Limits, ModelError, Seq2Seq, Seq2SeqConfig,
+    Stop, Tokens, Transformer, TransformerConfig, generate, token_loss,
 };
-use zoo_viz::{Alignment, Part, PictureError};
+use zoo_viz::{Alignment, Part, VizError};
 
-use super::tokens::{pair_tokenizers, shorten};
-use super::{Logits, Note, Section, Task, TaskModel, by_length, penalised};
-use crate::attend::{Seen, maps, matrix, not_empty, written};
-use crate::evaluate::{Judge, Outcome, Sample};
-use crate::generate::{decoding, generate_config};
+use super::tokenizers::{pair_tokenizers, shorten};
+use super::{Logits, Note, Section, Task, TaskModel, add_penalty, map_batches};
+use crate::attend::{AttentionView, check_not_empty, head_maps, to_matrix, token_texts};
+use crate::evaluate::{Evaluator, Sample, TaskMetrics};
+use crate::generate::{generate_config, require_decoding};
 use crate::trained::TrainedTask;
-use crate::{DataPart, Result, TrainError, Trained};
+use crate::{DataSplit, Result, TrainError, TrainedRun};
 
-/// Learning to write a text for a text: translation, and everything that has its form.
 #[derive(Debug)]
 pub(crate) struct Translation<M> {
     tokenizers: PairTokenizers,
@@ -30,38 +29,34 @@ pub(crate) struct Translation<M> {
 }
 
 pub(crate) trait TranslationModel: TaskModel + Generative {
-    /// The model for vocabularies of a source and a target.
     fn init(
         section: &Self::Section,
         vocabularies: [usize; 2],
         device: &Device,
     ) -> Result<Self, ModelError>;
 
-    /// What it takes as source and as target.
     fn limits(&self) -> [Limits; 2];
 
-    /// What it predicts for each token of a target, `[batch, target, vocabulary]`.
+    /// Logits `[batch, target, vocabulary]`.
     fn logits(&self, source: &Tokens, target: &Tokens, is_training: bool) -> Logits<3>;
 
-    /// The state before the first token of a target.
+    /// The decoding state before the first target token.
     fn encode(&self, source: &Tokens) -> Result<Self::State, ModelError>;
 
-    /// Where it attends to while it reads a source and writes a target. A model with three parts
-    /// has them in the order of [`Side`](crate::Side).
-    fn look(
+    /// The attention weights for a source and a target. Three parts are in the order of
+    /// [`AttentionKind`](crate::AttentionKind).
+    fn attention_parts(
         &self,
         source: &Tokens,
         target: &Tokens,
         texts: &PairTexts,
-    ) -> Result<Vec<Part>, PictureError>;
+    ) -> Result<Vec<Part>, VizError>;
 }
 
-/// A pair as texts of tokens.
+/// The tokens of a pair as texts.
 pub(crate) struct PairTexts {
     source: Vec<String>,
-    /// What the decoder is given.
     input: Vec<String>,
-    /// What it writes, token by token.
     output: Vec<String>,
 }
 
@@ -96,22 +91,22 @@ impl TranslationModel for Transformer {
         self.start(source)
     }
 
-    fn look(
+    fn attention_parts(
         &self,
         source: &Tokens,
         target: &Tokens,
         texts: &PairTexts,
-    ) -> Result<Vec<Part>, PictureError> {
-        let look = self.look(source, target);
+    ) -> Result<Vec<Part>, VizError> {
+        let weights = self.attention_weights(source, target);
         Ok(vec![
-            maps("Encoder", &texts.source, &texts.source, look.encoder)?,
-            maps("Decoder", &texts.input, &texts.input, look.decoder)?,
-            // What is read at a position is what the next token is written by.
-            maps(
-                "Cross-attention, when a token is written",
+            head_maps("Encoder", &texts.source, &texts.source, weights.encoder)?,
+            head_maps("Decoder", &texts.input, &texts.input, weights.decoder)?,
+            // The attention at a position predicts the next token.
+            head_maps(
+                "Cross-attention",
                 &texts.output,
                 &texts.source,
-                look.cross,
+                weights.cross,
             )?,
         ])
     }
@@ -137,12 +132,11 @@ impl TranslationModel for Seq2Seq {
 
     fn logits(&self, source: &Tokens, target: &Tokens, is_training: bool) -> Logits<3> {
         let teacher_forcing = self.config().spec.teacher_forcing;
-        let output = match is_training && teacher_forcing < 1.0 {
-            true => {
-                let seed = next_seed(&source.ids().device());
-                self.forward(source, target, teacher_forcing, seed)
-            }
-            false => self.forward(source, target, 1.0, 0),
+        let output = if is_training && teacher_forcing < 1.0 {
+            let seed = next_seed(&source.ids().device());
+            self.forward(source, target, teacher_forcing, seed)
+        } else {
+            self.forward(source, target, 1.0, 0)
         };
         Ok((output.logits, None))
     }
@@ -151,16 +145,16 @@ impl TranslationModel for Seq2Seq {
         Ok(self.start(source))
     }
 
-    fn look(
+    fn attention_parts(
         &self,
         source: &Tokens,
         target: &Tokens,
         texts: &PairTexts,
-    ) -> Result<Vec<Part>, PictureError> {
-        // Every token is the target's: nothing is sampled.
+    ) -> Result<Vec<Part>, VizError> {
+        // Full teacher forcing: nothing is sampled.
         let weights = self.forward(source, target, 1.0, 0).alignment;
         let [source, output] = [&texts.source, &texts.output].map(Vec::clone);
-        let alignment = Alignment::new("Alignment", source, output, matrix(weights)?)?;
+        let alignment = Alignment::new("Alignment", source, output, to_matrix(weights)?)?;
         Ok(vec![Part::Alignment(alignment)])
     }
 }
@@ -168,10 +162,10 @@ impl TranslationModel for Seq2Seq {
 impl<M: TranslationModel> Task for Translation<M> {
     type Model = M;
     type Texts = Vec<Pair>;
-    type Ids = Vec<PairIds>;
+    type TokenData = Vec<PairIds>;
     type Example = PairIds;
 
-    const USAGE: &'static str = "`zoo translate` writes texts with it";
+    const COMMAND: &'static str = "translate";
 
     fn prepare(config: &Config, train: &Vec<Pair>) -> Result<Self> {
         Ok(Self {
@@ -194,92 +188,99 @@ impl<M: TranslationModel> Task for Translation<M> {
 
     fn vocabularies(&self) -> (usize, Option<usize>) {
         let [source, target] = [self.tokenizers.source(), self.tokenizers.target()];
-        (source.vocabulary(), Some(target.vocabulary()))
+        (source.vocab_size(), Some(target.vocab_size()))
     }
 
     fn encode(
         &self,
         config: &Config,
-        part: DataPart,
+        split: DataSplit,
         texts: &Vec<Pair>,
         note: Note<'_>,
     ) -> Result<Vec<PairIds>> {
         let mut ids = self.tokenizers.encode(texts)?;
-        // What is evaluated stays whole: a number about part of it is none.
-        if let (Data::Parallel(data), DataPart::Train) = (&config.data, part) {
-            shorten(LengthRule::LeaveOut, part, &mut ids, data.max_length, note)?;
+        // Evaluation data is not shortened: metrics are on the whole set.
+        if let (Data::Parallel(data), DataSplit::Train) = (&config.data, split) {
+            shorten(LengthRule::Drop, split, &mut ids, data.max_length, note)?;
         }
         Ok(ids)
     }
 
     fn model(&self, section: &Section<Self>, device: &Device) -> Result<M, ModelError> {
-        let sizes = [self.tokenizers.source(), self.tokenizers.target()].map(|it| it.vocabulary());
+        let sizes = [self.tokenizers.source(), self.tokenizers.target()].map(|it| it.vocab_size());
         M::init(section, sizes, device)
     }
 
     fn loss(
         model: &M,
         examples: &[&PairIds],
-        smoothing: f64,
+        label_smoothing: f64,
         device: &Device,
     ) -> Result<Tensor<1>, ModelError> {
-        let [of_source, of_target] = model.limits();
+        let [source_limits, target_limits] = model.limits();
         let sources: Vec<&[u32]> = examples.iter().map(|it| it.source.as_slice()).collect();
         let inputs: Vec<Vec<u32>> = examples.iter().map(|it| it.decoder_input()).collect();
         let outputs: Vec<Vec<u32>> = examples.iter().map(|it| it.decoder_output()).collect();
-        let source = Tokens::new(&sources, of_source, device)?;
-        let input = Tokens::new(&inputs, of_target, device)?;
-        let output = Tokens::new(&outputs, of_target, device)?;
+        let source = Tokens::new(&sources, source_limits, device)?;
+        let input = Tokens::new(&inputs, target_limits, device)?;
+        let output = Tokens::new(&outputs, target_limits, device)?;
         let (logits, penalty) = model.logits(&source, &input, device.is_autodiff())?;
-        Ok(penalised(token_loss(logits, &output, smoothing), penalty))
+        let loss = token_loss(logits, &output, label_smoothing);
+        Ok(add_penalty(loss, penalty))
     }
 
-    fn outcome(
+    fn task_metrics(
         &self,
         model: &M,
         examples: &[PairIds],
         texts: &Vec<Pair>,
-        judge: &Judge,
-    ) -> Result<(Outcome, Vec<Sample>)> {
-        let config = decoding(judge.generate.as_ref())?;
-        let written = write(model, examples, config, &judge.device)?;
+        evaluator: &Evaluator,
+    ) -> Result<(TaskMetrics, Vec<Sample>)> {
+        let config = require_decoding(evaluator.generate.as_ref())?;
+        let generated = generate_batches(model, examples, config, &evaluator.device)?;
         let mut exact = Accuracy::default();
-        let mut bleu = judge.bleu.counts();
+        let mut bleu = evaluator.bleu.counts();
         let mut chrf = Chrf::default().counts();
         let mut hypotheses = vec![];
         let mut samples = vec![];
-        for ((example, texts), written) in examples.iter().zip(texts).zip(written) {
-            let best = written.into_iter().next();
+        for ((example, texts), hypotheses_of_row) in examples.iter().zip(texts).zip(generated) {
+            let best = hypotheses_of_row.into_iter().next();
             let tokens = best.map(|text| text.tokens).unwrap_or_default();
             exact.add(&example.target, &tokens);
-            let said = self.tokenizers.target().decode(&tokens)?;
-            let wanted = texts.target.as_str();
-            bleu.add(&said, &[wanted])?;
-            chrf.add(&said, &[wanted])?;
-            if samples.len() < judge.samples {
+            let prediction = self.tokenizers.target().decode(&tokens)?;
+            let reference = texts.target.as_str();
+            bleu.add(&prediction, &[reference])?;
+            chrf.add(&prediction, &[reference])?;
+            if samples.len() < evaluator.samples {
                 samples.push(Sample {
-                    given: texts.source.clone(),
-                    wanted: Some(texts.target.clone()),
-                    said: said.clone(),
+                    source: texts.source.clone(),
+                    reference: Some(texts.target.clone()),
+                    prediction: prediction.clone(),
                 });
             }
-            hypotheses.push(said);
+            hypotheses.push(prediction);
         }
-        let outcome = Outcome::Texts {
+        let task_metrics = TaskMetrics::Translation {
             exact,
             bleu: bleu.score()?,
             chrf: chrf.score()?,
             hypotheses,
         };
-        Ok((outcome, samples))
+        Ok((task_metrics, samples))
     }
 
-    fn look(&self, model: &M, trained: &Trained, text: &str, target: Option<&str>) -> Result<Seen> {
+    fn attention_view(
+        &self,
+        model: &M,
+        trained: &TrainedRun,
+        text: &str,
+        target: Option<&str>,
+    ) -> Result<AttentionView> {
         let device = &trained.opened.device;
-        let [of_source, of_target] = model.limits();
+        let [source_limits, target_limits] = model.limits();
         let source = self.tokenizers.source().encode(text)?;
-        not_empty("--text", &source)?;
-        let tokens = Tokens::new(&[&source], of_source, device);
+        check_not_empty("--text", &source)?;
+        let tokens = Tokens::new(&[&source], source_limits, device);
         let tokens = tokens.map_err(TrainError::model("--text"))?;
         let (mut output, has_end) = match target {
             Some(target) => (self.tokenizers.target().encode(target)?, true),
@@ -289,40 +290,39 @@ impl<M: TranslationModel> Task for Translation<M> {
                 best.map_or((vec![], true), |text| (text.tokens, text.stop == Stop::End))
             }
         };
-        // A text that came to no end by itself may have filled all positions there are.
+        // A text without an end token may have filled the context.
         if has_end || output.is_empty() {
-            output.push(END);
+            output.push(EOS);
         }
-        let input = [&[BEGIN], &output[..output.len() - 1]].concat();
-        let decoded = Tokens::new(&[&input], of_target, device);
+        let input = [&[BOS], &output[..output.len() - 1]].concat();
+        let decoded = Tokens::new(&[&input], target_limits, device);
         let decoded = decoded.map_err(TrainError::model("--target"))?;
         let texts = PairTexts {
-            source: written(self.tokenizers.source(), &source),
-            input: written(self.tokenizers.target(), &input),
-            output: written(self.tokenizers.target(), &output),
+            source: token_texts(self.tokenizers.source(), &source),
+            input: token_texts(self.tokenizers.target(), &input),
+            output: token_texts(self.tokenizers.target(), &output),
         };
-        let said = self.tokenizers.target().decode(&output)?;
-        let given = target.map_or("", |_| " (given)");
-        Ok(Seen {
-            notes: vec![format!("{text} → {said}{given}")],
-            parts: TranslationModel::look(model, &tokens, &decoded, &texts)?,
+        let output = self.tokenizers.target().decode(&output)?;
+        let suffix = target.map_or("", |_| " (given target)");
+        Ok(AttentionView {
+            notes: vec![format!("{text} → {output}{suffix}")],
+            parts: model.attention_parts(&tokens, &decoded, &texts)?,
         })
     }
 
-    fn translator(trained: &TrainedTask<Self>) -> Option<&dyn Translates> {
+    fn translator(trained: &TrainedTask<Self>) -> Option<&dyn Translator> {
         Some(trained)
     }
 }
 
-/// The texts that a model writes for each source, the best first.
-fn write<M: TranslationModel>(
+fn generate_batches<M: TranslationModel>(
     model: &M,
     examples: &[PairIds],
     config: &GenerateConfig,
     device: &Device,
-) -> Result<Vec<Vec<Generated>>> {
+) -> Result<Vec<Vec<GeneratedSequence>>> {
     let [limits, _] = model.limits();
-    by_length(examples, |rows| {
+    map_batches(examples, |rows| {
         let sources: Vec<&[u32]> = rows.iter().map(|it| it.source.as_slice()).collect();
         let tokens = Tokens::new(&sources, limits, device);
         decode(
@@ -337,47 +337,43 @@ fn decode<M: TranslationModel>(
     model: &M,
     source: &Tokens,
     config: &GenerateConfig,
-) -> Result<Vec<Vec<Generated>>> {
+) -> Result<Vec<Vec<GeneratedSequence>>> {
     let [rows, _] = source.dims();
-    let written = TranslationModel::encode(model, source)
-        .and_then(|state| generate(model, state, &vec![[BEGIN]; rows], config));
-    written.map_err(TrainError::model("decoding"))
+    let hypotheses = TranslationModel::encode(model, source)
+        .and_then(|state| generate(model, state, &vec![[BOS]; rows], config));
+    hypotheses.map_err(TrainError::model("decoding"))
 }
 
-pub(crate) struct Translated {
+pub(crate) struct LineTranslation {
     pub(crate) tokens: usize,
-    /// How many of them are unknown: the model sees that there is something, and not what.
+    /// Number of tokens that are replaced by `<unk>`.
     pub(crate) unknown: usize,
-    /// The positions that the model has, if the text has more tokens.
+    /// The model's context, if the text has more tokens.
     pub(crate) too_long: Option<usize>,
-    /// What was written, the best first: nothing for a text that is empty or too long.
-    pub(crate) texts: Vec<Written>,
+    /// Translations, best first; none for a text that is empty or too long.
+    pub(crate) texts: Vec<Hypothesis>,
 }
 
-pub(crate) struct Written {
+pub(crate) struct Hypothesis {
     pub(crate) text: String,
-    /// What texts are compared by: the logarithm of how likely the model thinks it, divided by
-    /// the length penalty.
+    /// Log-probability divided by the length penalty.
     pub(crate) score: f64,
 }
 
-/// A trained model that writes texts for texts.
-pub(crate) trait Translates {
-    /// The size of the vocabulary that it writes in.
+pub(crate) trait Translator {
     fn vocabulary(&self) -> usize;
 
-    /// What it writes for each of the texts, in their order.
     fn translate(
         &self,
         texts: &[&str],
         config: &GenerateConfig,
         device: &Device,
-    ) -> Result<Vec<Translated>>;
+    ) -> Result<Vec<LineTranslation>>;
 }
 
-impl<M: TranslationModel> Translates for TrainedTask<Translation<M>> {
+impl<M: TranslationModel> Translator for TrainedTask<Translation<M>> {
     fn vocabulary(&self) -> usize {
-        self.task.tokenizers.target().vocabulary()
+        self.task.tokenizers.target().vocab_size()
     }
 
     fn translate(
@@ -385,8 +381,8 @@ impl<M: TranslationModel> Translates for TrainedTask<Translation<M>> {
         texts: &[&str],
         config: &GenerateConfig,
         device: &Device,
-    ) -> Result<Vec<Translated>> {
-        // Also where there is nothing to write: a strategy that cannot be is an error then, too.
+    ) -> Result<Vec<LineTranslation>> {
+        // An invalid strategy is an error even if all texts are empty.
         config
             .check(self.vocabulary())
             .map_err(TrainError::model("decoding"))?;
@@ -394,11 +390,11 @@ impl<M: TranslationModel> Translates for TrainedTask<Translation<M>> {
         let [limits, _] = self.model.limits();
         let mut translated = vec![];
         let mut examples = vec![];
-        for source in tokenizers.source().encode_all(texts.iter().copied())? {
+        for source in tokenizers.source().encode_batch(texts.iter().copied())? {
             let too_long = limits.longest.filter(|longest| source.len() > *longest);
-            translated.push(Translated {
+            translated.push(LineTranslation {
                 tokens: source.len(),
-                unknown: source.iter().filter(|id| **id == UNKNOWN).count(),
+                unknown: source.iter().filter(|id| **id == UNK).count(),
                 too_long,
                 texts: vec![],
             });
@@ -407,15 +403,15 @@ impl<M: TranslationModel> Translates for TrainedTask<Translation<M>> {
                 examples.push(PairIds { source, target });
             }
         }
-        let written = write(&self.model, &examples, config, device)?;
-        let is_written = |it: &&mut Translated| it.tokens > 0 && it.too_long.is_none();
-        for (it, written) in translated.iter_mut().filter(is_written).zip(written) {
-            for text in written {
-                let line = tokenizers.target().decode(&text.tokens)?;
-                it.texts.push(Written {
-                    // What is written for a line must be one.
+        let generated = generate_batches(&self.model, &examples, config, device)?;
+        let has_example = |it: &&mut LineTranslation| it.tokens > 0 && it.too_long.is_none();
+        for (it, hypotheses) in translated.iter_mut().filter(has_example).zip(generated) {
+            for hypothesis in hypotheses {
+                let line = tokenizers.target().decode(&hypothesis.tokens)?;
+                it.texts.push(Hypothesis {
+                    // The translation of a line is one line.
                     text: line.replace(['\n', '\r'], " "),
-                    score: text.score,
+                    score: hypothesis.score,
                 });
             }
         }

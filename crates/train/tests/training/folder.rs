@@ -1,25 +1,25 @@
-//! What is in a run folder and was not written by zoo is neither removed nor in the way.
+//! Run folders with files that were not written by zoo.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use zoo_backend::Opened;
-use zoo_train::{Trained, Which, average, train};
+use zoo_backend::OpenDevice;
+use zoo_train::{CheckpointChoice, TrainedRun, average, train};
 
 use crate::shared::{copy_folder, has, lacks, starts};
 use crate::support::{
-    Folder, config, config_text, failed, overwrite, quiet, resume, resume_from, said, small,
-    succeeded, trained, trials, unsuccessful, zoo,
+    TempDir, assert_failure, assert_success, config, config_text, output_text, overwrite, quiet,
+    resume, resume_from, small_run, train_error, trained_run, trials, zoo,
 };
 
 trials! {
     trials:
-    overwrite_spares_folders_that_zoo_did_not_create,
-    overwrite_spares_foreign_files,
-    overwrite_spares_files_of_the_config,
-    overwrite_removes_what_zoo_wrote,
-    stray_files_among_checkpoints_stay,
+    overwrite_keeps_folders_that_zoo_did_not_create,
+    overwrite_keeps_foreign_files,
+    overwrite_keeps_files_of_the_config,
+    overwrite_removes_files_written_by_zoo,
+    stray_files_among_checkpoints_are_kept,
     #[cfg(unix)]
     unreadable_checkpoints_are_reported,
     #[cfg(target_os = "linux")]
@@ -47,15 +47,15 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// A folder of data and of a config that was written by hand, with any name that zoo uses, too.
-fn overwrite_spares_folders_that_zoo_did_not_create(opened: &Opened) {
-    let (folder, config) = small(opened, &["training.steps = 1"]);
+/// Such as a folder with data and a handwritten config, even if it has a name that zoo uses.
+fn overwrite_keeps_folders_that_zoo_did_not_create(opened: &OpenDevice) {
+    let (folder, config) = small_run(opened, &["training.steps = 1"]);
     let by_hand = config_text(opened, &folder, &["# mine"]);
     let run = folder.join("runs/small");
     let files: [&[(&str, &str)]; 5] = [
         &[("config.toml", &by_hand), ("train.tsv", "a\tb\n")],
         &[("config.toml", &by_hand)],
-        // Of another program.
+        // Written by another program.
         &[
             ("config.toml", &by_hand),
             ("run.json", "{\"versions\": {}}"),
@@ -69,47 +69,45 @@ fn overwrite_spares_folders_that_zoo_did_not_create(opened: &Opened) {
         }
         let before = tree(&run);
         for options in [quiet(), overwrite()] {
-            let error = failed(&config, &options);
+            let error = train_error(&config, &options);
             has(&error, "was not created by zoo");
             has(&error, "so it is not overwritten");
             has(&error, run.to_str().unwrap());
             lacks(&error, "--overwrite");
             assert_eq!(tree(&run), before);
         }
-        let error = failed(&config, &resume());
-        has(&error, "is no folder of a run");
+        let error = train_error(&config, &resume());
+        has(&error, "no run at ");
         assert_eq!(tree(&run), before);
         std::fs::remove_dir_all(&run).unwrap();
     }
-    // A file.
     folder.write("runs/small", "mine");
-    let error = failed(&config, &overwrite());
+    let error = train_error(&config, &overwrite());
     has(&error, "was not created by zoo");
     assert!(run.is_file());
 }
 
-fn overwrite_spares_foreign_files(opened: &Opened) {
-    let (original, _) = trained(opened, &["training.steps = 1"]);
-    // What is added to the run, and what the refusal names.
-    let refuses = |named: &OsStr, add: &dyn Fn(&Folder)| {
-        let (folder, config) = small(opened, &["training.steps = 1"]);
+fn overwrite_keeps_foreign_files(opened: &OpenDevice) {
+    let (original, _) = trained_run(opened, &["training.steps = 1"]);
+    // `add` adds a file to a run; the error names `named`.
+    let check = |named: &OsStr, add: &dyn Fn(&TempDir)| {
+        let (folder, config) = small_run(opened, &["training.steps = 1"]);
         copy_folder(&original.join("runs"), &folder.join("runs"));
         add(&folder);
         let run = folder.join("runs/small");
         let before = tree(&run);
-        let error = failed(&config, &overwrite());
+        let error = train_error(&config, &overwrite());
         let named = run.join(named);
         starts(
             &error,
             format!("{} was not written by zoo", named.display()),
         );
         assert_eq!(tree(&run), before);
-        // Nor is it recommended.
-        let choices = "is there already\n  do: --resume goes on with it, --set run.name=OTHER";
-        has(&failed(&config, &quiet()), choices);
+        // `--overwrite` is not suggested either.
+        let choices = "already exists\n  help: --resume continues it, --set run.name=OTHER";
+        has(&train_error(&config, &quiet()), choices);
     };
-    // Beside zoo's own, at every level, with names that are nearly its own. A folder of another
-    // name is named as a whole.
+    // Names similar to zoo's, at every level. For files in a foreign folder, the folder is named.
     for (name, named) in [
         ("train.tsv", "train.tsv"),
         ("Config.toml", "Config.toml"),
@@ -132,17 +130,17 @@ fn overwrite_spares_foreign_files(opened: &Opened) {
         ),
     ] {
         let path = format!("runs/small/{name}");
-        refuses(OsStr::new(named), &|folder| {
+        check(OsStr::new(named), &|folder| {
             drop(folder.write(&path, "mine"))
         });
     }
-    // A symlink is not zoo's, whatever its name is and wherever it leads.
+    // Symlinks are foreign, whatever their name and target.
     #[cfg(unix)]
     for (name, target) in [
         ("average.safetensors", "outside/weights.safetensors"),
         ("checkpoints/step-00000007", "outside"),
     ] {
-        refuses(OsStr::new(name), &|folder| {
+        check(OsStr::new(name), &|folder| {
             folder.write("outside/weights.safetensors", "mine");
             let target = folder.join(target);
             link(
@@ -155,14 +153,14 @@ fn overwrite_spares_foreign_files(opened: &Opened) {
     {
         use std::os::unix::ffi::OsStrExt;
         let name = OsStr::from_bytes(b"caf\xe9.txt");
-        refuses(name, &|folder| {
+        check(name, &|folder| {
             std::fs::write(folder.join("runs/small").join(name), "mine").unwrap();
         });
     }
 }
 
-fn overwrite_spares_files_of_the_config(opened: &Opened) {
-    let (folder, _) = trained(opened, &["training.steps = 1"]);
+fn overwrite_keeps_files_of_the_config(opened: &OpenDevice) {
+    let (folder, _) = trained_run(opened, &["training.steps = 1"]);
     let run = folder.join("runs/small");
     let mut names = vec![run.join("tokenizer.source.json")];
     assert!(names[0].is_file());
@@ -177,22 +175,21 @@ fn overwrite_spares_files_of_the_config(opened: &Opened) {
         let load = format!("tokenizer.load = [{path:?}, {path:?}]");
         let config = config(opened, &folder, &["training.steps = 1", &load]);
         let before = tree(&run);
-        let error = failed(&config, &overwrite());
-        let expected = format!("tokenizer.load is {}, in the run folder", name.display());
+        let error = train_error(&config, &overwrite());
+        let expected = format!("tokenizer.load = {} is in the run folder", name.display());
         starts(&error, &expected);
         assert_eq!(tree(&run), before);
-        let error = failed(&config, &quiet());
+        let error = train_error(&config, &quiet());
         lacks(&error, "--overwrite");
     }
 }
 
-/// Also what was left by a process that was killed, and by other commands.
-fn overwrite_removes_what_zoo_wrote(opened: &Opened) {
-    let (folder, config) = small(opened, &["training.steps = 1"]);
+/// Including files left by a killed process or written by other commands.
+fn overwrite_removes_files_written_by_zoo(opened: &OpenDevice) {
+    let (folder, config) = small_run(opened, &["training.steps = 1"]);
     let run = folder.join("runs/small");
-    // There is nothing to resume yet.
-    has(&failed(&config, &resume()), "there is no config.toml in it");
-    // Killed before there was more.
+    has(&train_error(&config, &resume()), "(no config.toml)");
+    // Left by a process that was killed early.
     folder.write("runs/small/lock", "1\n");
     folder.write("runs/small/run.json.partial", "{");
     train(&config, &quiet()).unwrap();
@@ -208,7 +205,7 @@ fn overwrite_removes_what_zoo_wrote(opened: &Opened) {
         "checkpoints/step-100000000/state.json",
     ]
     .map(|name| folder.write(&format!("runs/small/{name}"), "old"));
-    let error = failed(&config, &quiet());
+    let error = train_error(&config, &quiet());
     has(&error, "--overwrite deletes it");
     train(&config, &overwrite()).unwrap();
     for path in old {
@@ -218,22 +215,23 @@ fn overwrite_removes_what_zoo_wrote(opened: &Opened) {
     assert!(!run.join("attention.html").exists());
     let checkpoints = folder.run().checkpoints();
     assert_eq!(checkpoints.steps().unwrap(), [1]);
-    // Without its config it is a folder of something else.
+    // Without a config it is not a run folder.
     std::fs::remove_file(run.join("config.toml")).unwrap();
     for options in [quiet(), overwrite()] {
-        has(&failed(&config, &options), "so it is not overwritten");
+        has(&train_error(&config, &options), "so it is not overwritten");
     }
 }
 
-fn stray_files_among_checkpoints_stay(opened: &Opened) {
-    let folder = Folder::new();
+fn stray_files_among_checkpoints_are_kept(opened: &OpenDevice) {
+    let folder = TempDir::new();
     let changes = [
         "training.checkpoint_every = 1",
         "training.keep = 1",
         "validation.every = 100",
     ];
-    let of = |steps: &'static str| config(opened, &folder, &[&[steps], &changes[..]].concat());
-    train(&of("training.steps = 2"), &quiet()).unwrap();
+    let with_steps =
+        |steps: &'static str| config(opened, &folder, &[&[steps], &changes[..]].concat());
+    train(&with_steps("training.steps = 2"), &quiet()).unwrap();
     let stray = [
         "step-1",
         "step-3",
@@ -246,15 +244,15 @@ fn stray_files_among_checkpoints_stay(opened: &Opened) {
         "notes.txt",
     ]
     .map(|name| folder.write(&format!("runs/small/checkpoints/{name}"), name));
-    // In the way of checkpoints that are to be written.
-    let in_way =
+    // At the paths of checkpoints to be written.
+    let conflicting =
         [("step-00000003", "file"), ("partial-00000004", "file")].map(|(name, content)| {
             let path = folder.join(&format!("runs/small/checkpoints/{name}"));
             let _ = std::fs::remove_dir_all(&path);
             std::fs::write(&path, content).unwrap();
             path
         });
-    train(&of("training.steps = 4"), &resume()).unwrap();
+    train(&with_steps("training.steps = 4"), &resume()).unwrap();
     for path in stray
         .iter()
         .filter(|path| !path.ends_with("partial-00000003"))
@@ -262,46 +260,46 @@ fn stray_files_among_checkpoints_stay(opened: &Opened) {
         let content = std::fs::read_to_string(path).unwrap();
         assert!(path.to_str().unwrap().ends_with(&content), "{content}");
     }
-    for path in in_way.iter().chain(&stray[6..7]) {
+    for path in conflicting.iter().chain(&stray[6..7]) {
         let aside = format!("{}.aside-1", path.display());
         assert!(Path::new(&aside).is_file(), "{aside}");
     }
     let checkpoints = folder.run().checkpoints();
-    // The folder with notes in it is left alone; it is no checkpoint that can be read.
+    // The folder with notes is kept, but it is not a valid checkpoint.
     let steps = checkpoints.steps().unwrap();
     assert!(steps.ends_with(&[4]) && steps.len() <= 3, "{steps:?}");
     checkpoints.read(4).unwrap();
-    // Nor are notes removed with a checkpoint that is to be written again.
+    // Foreign files in a checkpoint that is written again are kept.
     let notes = folder.write("runs/small/checkpoints/step-00000004/notes.txt", "mine");
-    train(&of("training.steps = 5"), &resume()).unwrap();
+    train(&with_steps("training.steps = 5"), &resume()).unwrap();
     assert!(notes.is_file());
     let later = folder.write("runs/small/checkpoints/step-00000005/notes.txt", "mine");
-    let error = failed(&of("training.steps = 5"), &resume_from(4));
+    let error = train_error(&with_steps("training.steps = 5"), &resume_from(4));
     starts(&error, later.to_str().unwrap());
     checkpoints.read(5).unwrap();
 }
 
 #[cfg(unix)]
-fn unreadable_checkpoints_are_reported(opened: &Opened) {
-    let (folder, config) = trained(opened, &["training.steps = 1"]);
+fn unreadable_checkpoints_are_reported(opened: &OpenDevice) {
+    let (folder, config) = trained_run(opened, &["training.steps = 1"]);
     let run = folder.join("runs/small");
     let [checkpoints, hidden] = [run.join("checkpoints"), folder.join("hidden")];
     std::fs::rename(&checkpoints, &hidden).unwrap();
     let kinds: [fn(&Path); 3] = [
         |path| std::fs::write(path, "").unwrap(),
         |path| link("checkpoints", path),
-        // A disk that is not mounted.
+        // Such as an unmounted disk.
         |path| link("/nowhere/checkpoints", path),
     ];
     for make in kinds {
         make(&checkpoints);
         let opened_run = folder.run();
-        let open = |which: Which| Trained::open(&run, which, Some(opened.word), &[]);
+        let open = |which: CheckpointChoice| TrainedRun::open(&run, which, Some(opened.id), &[]);
         let errors = [
             train(&config, &resume()).unwrap_err(),
             train(&config, &resume_from(1)).unwrap_err(),
-            open(Which::Best).unwrap_err(),
-            open(Which::Step(1)).unwrap_err(),
+            open(CheckpointChoice::Best).unwrap_err(),
+            open(CheckpointChoice::Step(1)).unwrap_err(),
             average(&opened_run, &[1]).unwrap_err(),
             opened_run.checkpoints().steps().unwrap_err(),
         ];
@@ -312,13 +310,12 @@ fn unreadable_checkpoints_are_reported(opened: &Opened) {
         }
         for command in ["inspect", "average"] {
             let output = zoo(&[command, run.to_str().unwrap()]).output().unwrap();
-            unsuccessful(&output);
-            has(&said(&output), &expected);
+            assert_failure(&output);
+            has(&output_text(&output), &expected);
         }
         std::fs::remove_file(&checkpoints).unwrap();
     }
-    // Without any, there is none.
-    let error = failed(&config, &resume());
+    let error = train_error(&config, &resume());
     has(&error, "has no checkpoint yet");
     std::fs::rename(&hidden, &checkpoints).unwrap();
     train(&config, &resume()).unwrap();
@@ -330,15 +327,15 @@ fn link(target: &str, path: &Path) {
 }
 
 #[cfg(target_os = "linux")]
-fn paths_need_not_be_utf_8(opened: &Opened) {
+fn paths_need_not_be_utf_8(opened: &OpenDevice) {
     use std::os::unix::ffi::OsStrExt;
 
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.join("").join(OsStr::from_bytes(b"caf\xe9.toml"));
     let text = config_text(opened, &folder, &["training.steps = 1"]);
     std::fs::write(&path, text).unwrap();
     let output = zoo(&["train", "--plain"]).arg(&path).output().unwrap();
-    succeeded(&output);
+    assert_success(&output);
     let run = folder.join("runs/small");
     let about = std::fs::read_to_string(run.join("run.json")).unwrap();
     has(&about, "caf\u{fffd}.toml");
@@ -347,18 +344,18 @@ fn paths_need_not_be_utf_8(opened: &Opened) {
     let attend = zoo(&["attend", run, "--text", "a b", "--to"])
         .arg(&to)
         .output();
-    succeeded(&attend.unwrap());
+    assert_success(&attend.unwrap());
     assert!(to.is_file());
-    // What must be text is refused.
-    for words in [
+    // Arguments other than paths must be UTF-8.
+    for args in [
         &["train", "small.toml", "--set"][..],
         &["attend", run, "--text"],
         &["translate", run, "--checkpoint"],
         &[],
     ] {
-        let output = zoo(words).arg(OsStr::from_bytes(b"\xff")).output().unwrap();
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        lacks(&said, "panicked");
+        let output = zoo(args).arg(OsStr::from_bytes(b"\xff")).output().unwrap();
+        let message = output_text(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        lacks(&message, "panicked");
     }
 }

@@ -1,49 +1,51 @@
-//! What a run computes, and what it leaves.
+//! The training loop: losses, gradients, schedules, early stopping, and the files of a run.
 
 use libtest_mimic::Trial;
-use zoo_backend::{Dtype, Opened};
+use zoo_backend::{Dtype, OpenDevice};
 use zoo_models::weights::Weights;
-use zoo_train::{Ending, Finished, train};
+use zoo_train::{StopReason, TrainOutput, train};
 
 use crate::shared::has;
-use crate::support::{Folder, column, config_of, in_half_precisions, quiet, small, trials};
+use crate::support::{TempDir, column, in_half_precisions, parse_config, quiet, small_run, trials};
 
 trials! {
     in_f32:
-    a_run_leaves_what_it_promises,
+    a_run_writes_all_files,
     every_model_learns,
-    batches_add_up_to_a_large_one,
-    clipping_takes_all_gradients_together,
-    beams_are_not_for_validations,
-    it_stops_when_validation_gets_no_better,
-    the_rate_goes_as_the_schedule_says,
-    an_entropy_penalty_is_part_of_the_training_loss,
-    teacher_forcing_changes_training_alone,
+    accumulated_batches_equal_one_large_batch,
+    clipping_by_global_norm_and_by_value,
+    validation_decodes_greedily,
+    early_stopping_after_patience_validations,
+    the_learning_rate_follows_the_schedule,
+    the_entropy_penalty_is_added_to_the_training_loss,
+    teacher_forcing_affects_only_training,
 }
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+pub(crate) fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let mut trials = in_f32(opened);
     trials.extend(in_half_precisions(
         opened,
-        "learning::a_pass_keeps_weights_in_f32_in",
+        "learning::mixed_precision_keeps_f32_weights",
         false,
         mixed_precision,
     ));
     trials
 }
 
-/// What came of a run, and its folder, which goes away.
-fn run(opened: &Opened, changes: &[&str]) -> (Finished, Folder) {
-    let (folder, config) = small(opened, changes);
-    let finished = train(&config, &quiet());
-    (finished.unwrap_or_else(|error| panic!("{error}")), folder)
+fn run(opened: &OpenDevice, changes: &[&str]) -> (TrainOutput, TempDir) {
+    let (folder, config) = small_run(opened, changes);
+    let output = train(&config, &quiet());
+    (output.unwrap_or_else(|error| panic!("{error}")), folder)
 }
 
-fn a_run_leaves_what_it_promises(opened: &Opened) {
-    let (folder, config) = small(opened, &["training.steps = 4", "validation.every = 2"]);
-    let finished = train(&config, &quiet()).unwrap();
-    assert_eq!((finished.steps, finished.ending), (4, Ending::Complete));
-    let run = finished.folder;
+fn a_run_writes_all_files(opened: &OpenDevice) {
+    let (folder, config) = small_run(opened, &["training.steps = 4", "validation.every = 2"]);
+    let output = train(&config, &quiet()).unwrap();
+    assert_eq!(
+        (output.steps, output.stop_reason),
+        (4, StopReason::Completed)
+    );
+    let run = output.folder;
     for name in [
         "config.toml",
         "run.json",
@@ -60,35 +62,36 @@ fn a_run_leaves_what_it_promises(opened: &Opened) {
     ] {
         assert!(run.file(name).is_file(), "there is no {name}");
     }
-    // Who may read one of them may read all of them.
-    let checkpoint = run.checkpoints().folder_of(4);
-    let rights = ["state.json", "weights.safetensors", "optimizer.bpk"].map(|name| {
-        let about = std::fs::metadata(checkpoint.join(name)).unwrap();
-        about.permissions()
+    // All files have the same permissions.
+    let checkpoint = run.checkpoints().checkpoint_dir(4);
+    let permissions = ["state.json", "weights.safetensors", "optimizer.bpk"].map(|name| {
+        std::fs::metadata(checkpoint.join(name))
+            .unwrap()
+            .permissions()
     });
-    assert_eq!(rights[0], rights[1]);
-    assert_eq!(rights[0], rights[2]);
-    // What was resolved reads back to the same.
+    assert_eq!(permissions[0], permissions[1]);
+    assert_eq!(permissions[0], permissions[2]);
+    // The resolved config survives a round trip.
     assert_eq!(folder.run().config().unwrap(), config);
-    let about = run.about().unwrap();
-    assert_eq!(about["seed"], 1);
-    assert_eq!(about["versions"]["burn"], "0.22.1");
-    assert_eq!(about["backend"], opened.word.to_string());
-    assert_eq!(about["device"], opened.name);
+    let metadata = run.metadata().unwrap();
+    assert_eq!(metadata["seed"], 1);
+    assert_eq!(metadata["versions"]["burn"], "0.22.1");
+    assert_eq!(metadata["backend"], opened.id.to_string());
+    assert_eq!(metadata["device"], opened.name);
     let table = std::fs::read_to_string(run.file("train.csv")).unwrap();
     let mut lines = table.lines();
     assert!(
         lines.next().unwrap().starts_with("step,epoch,loss"),
         "{table}"
     );
-    assert_eq!(lines.count(), 2, "a line for every second step: {table}");
+    assert_eq!(lines.count(), 2, "one line for every second step: {table}");
     let svg = std::fs::read_to_string(run.file("loss.svg")).unwrap();
     has(&svg, "validation");
 }
 
-/// All examples in every batch, and nothing forgotten: there is no chance in it.
-fn every_model_learns(opened: &Opened) {
-    let folder = Folder::new();
+/// Full batches without dropout, so that the loss must decrease.
+fn every_model_learns(opened: &OpenDevice) {
+    let folder = TempDir::new();
     let text = folder.write(
         "text.txt",
         "to be or not to be, that is the question. ".repeat(40),
@@ -104,7 +107,7 @@ fn every_model_learns(opened: &Opened) {
         ),
         (
             "{ kind = \"listops\", max_length = 12, train_size = 40, valid_size = 4, test_size = 0 }",
-            "{ kind = \"classifier\", d_model = 8, heads = 2, layers = 1, dropout = 0.0 }",
+            "{ kind = \"classifier\", d_model = 8, n_heads = 2, layers = 1, dropout = 0.0 }",
         ),
         (
             "{ kind = \"documents\", train_size = 8, valid_size = 4, test_size = 0 }",
@@ -112,31 +115,31 @@ fn every_model_learns(opened: &Opened) {
         ),
         (
             plain.as_str(),
-            "{ kind = \"gpt\", context = 8, d_model = 8, heads = 2, layers = 1 }",
+            "{ kind = \"gpt\", context = 8, d_model = 8, n_heads = 2, layers = 1 }",
         ),
     ];
-    for (at, (data, model)) in models.into_iter().enumerate() {
+    for (i, (data, model)) in models.into_iter().enumerate() {
         let sections = format!(
             "data = {data}\nmodel = {model}\noptimizer.learning_rate = 2e-2\nschedule.warmup = 0\n\
              training.steps = 12\ntraining.log_every = 2\ntraining.batch_size = 40\n\
              validation.every = 12\nvalidation.max_examples = 8\nvalidation.samples = 1"
         );
-        let config = config_of(opened, &folder, &format!("model-{at}"), &sections);
-        let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
-        let losses = column(&finished.folder.file("train.csv"), "loss");
+        let config = parse_config(opened, &folder, &format!("model-{i}"), &sections);
+        let output = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
+        let losses = column(&output.folder.file("train.csv"), "loss");
         assert!(losses[5] < losses[0], "{model}: {losses:?}");
     }
 }
 
-/// All weights of the last checkpoint, one after the other.
-fn weights(finished: &Finished) -> Vec<f32> {
-    let step = finished.steps;
-    let folder = finished.folder.checkpoints().folder_of(step);
+/// All weights of the last checkpoint, concatenated.
+fn weights(output: &TrainOutput) -> Vec<f32> {
+    let step = output.steps;
+    let folder = output.folder.checkpoints().checkpoint_dir(step);
     let weights = Weights::read(folder.join("weights.safetensors")).unwrap();
-    let numbers = weights
+    let values = weights
         .keys()
         .flat_map(|key| weights.get(key).unwrap().iter::<f32>().collect::<Vec<_>>());
-    numbers.collect()
+    values.collect()
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f64 {
@@ -145,7 +148,7 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
     squares.sum::<f64>().sqrt()
 }
 
-/// A step of plain descent by one batch of all six examples, without anything drawn.
+/// One step of plain gradient descent on all six examples, without dropout.
 const ONE_STEP: [&str; 8] = [
     "data.train_size = 6",
     "model.dropout = 0.0",
@@ -157,13 +160,13 @@ const ONE_STEP: [&str; 8] = [
     "optimizer.momentum = 0.0",
 ];
 
-fn one_step(opened: &Opened, clipping: &str, changes: &[&str]) -> Vec<f32> {
+fn one_step(opened: &OpenDevice, clipping: &str, changes: &[&str]) -> Vec<f32> {
     let clipping = format!("optimizer.clipping = {clipping}");
     let changes = [&ONE_STEP, &[clipping.as_str()][..], changes].concat();
     weights(&run(opened, &changes).0)
 }
 
-fn batches_add_up_to_a_large_one(opened: &Opened) {
+fn accumulated_batches_equal_one_large_batch(opened: &OpenDevice) {
     let large = one_step(opened, "\"none\"", &["training.batch_size = 6"]);
     let small = one_step(
         opened,
@@ -172,20 +175,20 @@ fn batches_add_up_to_a_large_one(opened: &Opened) {
     );
     let other = one_step(opened, "\"none\"", &["training.batch_size = 2"]);
     let scale = distance(&large, &vec![0.0; large.len()]);
-    // Sums in another order, in f32.
-    let off = distance(&large, &small) / scale;
-    assert!(off < 1e-5, "{off}");
-    let off = distance(&large, &other) / scale;
-    assert!(off > 1e-3, "a part of the batch is another step: {off}");
+    // f32 sums in a different order.
+    let error = distance(&large, &small) / scale;
+    assert!(error < 1e-5, "{error}");
+    let difference = distance(&large, &other) / scale;
+    assert!(difference > 1e-3, "a third of the batch: {difference}");
 }
 
-fn clipping_takes_all_gradients_together(opened: &Opened) {
+fn clipping_by_global_norm_and_by_value(opened: &OpenDevice) {
     let near = one_step(opened, "{ kind = \"norm\", at = 0.01 }", &[]);
     let far = one_step(opened, "{ kind = \"norm\", at = 0.03 }", &[]);
-    // Along one line, at distances of 0.01 and 0.03 from where both began.
+    // In the same direction, at distances of 0.01 and 0.03 from the initial weights.
     let between = distance(&near, &far);
     assert!((between - 0.02).abs() < 1e-5, "{between}");
-    // Every number by itself: none moves further.
+    // By value, every element is clipped separately.
     let by_value = one_step(opened, "{ kind = \"value\", at = 1e-3 }", &[]);
     let twice = one_step(opened, "{ kind = \"value\", at = 2e-3 }", &[]);
     let largest = by_value
@@ -196,19 +199,19 @@ fn clipping_takes_all_gradients_together(opened: &Opened) {
     assert!((largest - 1e-3).abs() < 1e-6, "{largest}");
 }
 
-/// A validation by other means than the test says so, once.
-fn beams_are_not_for_validations(opened: &Opened) {
-    let note = "validation: by greedy decoding, beams = 3 are for the test and for use";
+/// A note, printed once, says that validation does not use beam search.
+fn validation_decodes_greedily(opened: &OpenDevice) {
+    let note = "validation uses greedy decoding; the test and inference use 3 beams";
     for (strategy, times) in [("{ kind = \"beam\", beams = 3 }", 1), ("\"greedy\"", 0)] {
         let strategy = format!("decoding.strategy = {strategy}");
         let changes = ["training.steps = 2", "validation.every = 1", &strategy];
-        let (finished, _folder) = run(opened, &changes);
-        let log = std::fs::read_to_string(finished.folder.file("log.txt")).unwrap();
+        let (output, _folder) = run(opened, &changes);
+        let log = std::fs::read_to_string(output.folder.file("log.txt")).unwrap();
         assert_eq!(log.matches(note).count(), times, "{log}");
     }
 }
 
-fn it_stops_when_validation_gets_no_better(opened: &Opened) {
+fn early_stopping_after_patience_validations(opened: &OpenDevice) {
     let changes = [
         "training.steps = 50",
         "validation.every = 1",
@@ -218,20 +221,20 @@ fn it_stops_when_validation_gets_no_better(opened: &Opened) {
         "optimizer.learning_rate = 3.0",
         "schedule.warmup = 0",
     ];
-    let (finished, _folder) = run(opened, &changes);
-    assert_eq!(finished.ending, Ending::Early);
-    assert!(finished.steps < 50, "{}", finished.steps);
-    let best = finished.best.unwrap();
-    assert_eq!(finished.steps, best.step + 2);
+    let (output, _folder) = run(opened, &changes);
+    assert_eq!(output.stop_reason, StopReason::EarlyStopping);
+    assert!(output.steps < 50, "{}", output.steps);
+    let best = output.best.unwrap();
+    assert_eq!(output.steps, best.step + 2);
 }
 
-/// Each schedule by itself is tested where it is written; here is what a run makes of one that
-/// follows from the model, and of one that follows from validations.
-fn the_rate_goes_as_the_schedule_says(opened: &Opened) {
+/// Schedules have unit tests; here are one that depends on the model and one that depends on
+/// validations.
+fn the_learning_rate_follows_the_schedule(opened: &OpenDevice) {
     let rates = |changes: &[&str]| {
         let always = ["training.log_every = 1", "validation.samples = 0"];
-        let (finished, _folder) = run(opened, &[&always, changes].concat());
-        column(&finished.folder.file("train.csv"), "rate")
+        let (output, _folder) = run(opened, &[&always, changes].concat());
+        column(&output.folder.file("train.csv"), "rate")
     };
     let noam = rates(&[
         "training.steps = 4",
@@ -239,14 +242,17 @@ fn the_rate_goes_as_the_schedule_says(opened: &Opened) {
         "schedule.warmup = 2",
         "optimizer.learning_rate = 1.0",
     ]);
-    // By steps, and d_model = 8.
-    let rising = [1.0, 2.0, 3.0, 4.0]
+    // d_model = 8.
+    let expected = [1.0, 2.0, 3.0, 4.0]
         .map(|step: f64| 8_f64.powf(-0.5) * step.powf(-0.5).min(step * 2_f64.powf(-1.5)));
-    assert_eq!(noam.len(), rising.len(), "{noam:?}");
-    for (got, want) in noam.iter().zip(rising) {
-        assert!((got - want).abs() < 1e-6 * want, "{noam:?}, not {rising:?}");
+    assert_eq!(noam.len(), expected.len(), "{noam:?}");
+    for (got, want) in noam.iter().zip(expected) {
+        assert!(
+            (got - want).abs() < 1e-6 * want,
+            "{noam:?}, not {expected:?}"
+        );
     }
-    // So large a rate makes it worse at once, and then hardly better.
+    // With such a large learning rate, the loss increases and then hardly improves.
     let plateau = rates(&[
         "training.steps = 12",
         "schedule.kind = \"plateau\"",
@@ -261,31 +267,31 @@ fn the_rate_goes_as_the_schedule_says(opened: &Opened) {
     assert_eq!(plateau[0], 3.0);
     assert!(plateau[11] < 3.0, "{plateau:?}");
     for pair in plateau.windows(2) {
-        let share = pair[1] / pair[0];
-        assert!(share == 1.0 || share == 0.5, "{plateau:?}");
+        let factor = pair[1] / pair[0];
+        assert!(factor == 1.0 || factor == 0.5, "{plateau:?}");
     }
 }
 
-/// The first losses of a run in which nothing is sampled.
-fn first_losses(opened: &Opened, model: &str) -> [f64; 2] {
-    let folder = Folder::new();
+/// The first training and validation loss.
+fn first_losses(opened: &OpenDevice, model: &str) -> [f64; 2] {
+    let folder = TempDir::new();
     let sections = format!(
         "data = {{ kind = \"copy\", symbols = 3, max_length = 4, train_size = 8, valid_size = 4, \
          test_size = 0 }}\nmodel = {model}\ntraining.steps = 1\ntraining.log_every = 1\n\
          validation.every = 1\noptimizer.learning_rate = 1e-9\nschedule.warmup = 0"
     );
-    let config = config_of(opened, &folder, "one", &sections);
-    let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
-    ["train.csv", "valid.csv"].map(|table| column(&finished.folder.file(table), "loss")[0])
+    let config = parse_config(opened, &folder, "one", &sections);
+    let output = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
+    ["train.csv", "valid.csv"].map(|table| column(&output.folder.file(table), "loss")[0])
 }
 
-fn an_entropy_penalty_is_part_of_the_training_loss(opened: &Opened) {
-    let of = |penalty: f64| {
-        let sizes = "d_model = 8, heads = 2, layers = 1, dropout = 0.0";
+fn the_entropy_penalty_is_added_to_the_training_loss(opened: &OpenDevice) {
+    let losses = |penalty: f64| {
+        let sizes = "d_model = 8, n_heads = 2, layers = 1, dropout = 0.0";
         let model = format!("{{ kind = \"transformer\", {sizes}, entropy_penalty = {penalty:?} }}");
         first_losses(opened, &model)
     };
-    let [[plain, valid], [once, valid_once], [twice, _]] = [0.0, 1.0, 2.0].map(of);
+    let [[plain, valid], [once, valid_once], [twice, _]] = [0.0, 1.0, 2.0].map(losses);
     assert!(once > plain + 0.1, "{plain} and {once}");
     assert!(
         (twice - plain - 2.0 * (once - plain)).abs() < 1e-4,
@@ -297,14 +303,14 @@ fn an_entropy_penalty_is_part_of_the_training_loss(opened: &Opened) {
     );
 }
 
-fn teacher_forcing_changes_training_alone(opened: &Opened) {
-    let of = |teacher_forcing: f64| {
+fn teacher_forcing_affects_only_training(opened: &OpenDevice) {
+    let losses = |teacher_forcing: f64| {
         let sizes = "d_embedding = 8, d_hidden = 8, dropout = 0.0";
         let model =
             format!("{{ kind = \"seq2seq\", {sizes}, teacher_forcing = {teacher_forcing:?} }}");
         first_losses(opened, &model)
     };
-    let [[always, valid], [never, valid_never]] = [1.0, 0.0].map(of);
+    let [[always, valid], [never, valid_never]] = [1.0, 0.0].map(losses);
     assert!((always - never).abs() > 1e-4, "{always} and {never}");
     assert!(
         (valid - valid_never).abs() < 1e-5,
@@ -312,7 +318,7 @@ fn teacher_forcing_changes_training_alone(opened: &Opened) {
     );
 }
 
-fn mixed_precision(opened: &Opened, precision: Dtype) {
+fn mixed_precision(opened: &OpenDevice, precision: Dtype) {
     let precision = format!("training.precision = \"{precision}\"");
     let changes = [
         "training.steps = 10",
@@ -320,10 +326,10 @@ fn mixed_precision(opened: &Opened, precision: Dtype) {
         "optimizer.learning_rate = 2e-2",
         "schedule.warmup = 0",
     ];
-    let (finished, _folder) = run(opened, &changes);
-    let losses = column(&finished.folder.file("train.csv"), "loss");
+    let (output, _folder) = run(opened, &changes);
+    let losses = column(&output.folder.file("train.csv"), "loss");
     assert!(losses[4] < losses[0], "{losses:?}");
-    let step = finished.folder.checkpoints().folder_of(10);
+    let step = output.folder.checkpoints().checkpoint_dir(10);
     let weights = Weights::read(step.join("weights.safetensors")).unwrap();
     for key in weights.keys() {
         assert_eq!(

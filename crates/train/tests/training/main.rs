@@ -1,5 +1,5 @@
-//! Training on the device that `ZOO_BACKEND` names (default: flex): runs that are stopped,
-//! killed, gone on with, broken and refused. A device that cannot be opened fails the run.
+//! Training on the device that `ZOO_BACKEND` names (default: flex): interrupted, killed, resumed,
+//! damaged and rejected runs. A device that cannot be opened fails the test run.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,11 +22,11 @@ mod support;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use zoo_backend::{Backend, Opened, open_for_tests};
+use zoo_backend::{Backend, OpenDevice, open_for_tests};
 
 fn main() -> ExitCode {
     let arguments = Arguments {
-        // What a device draws is one stream, and runs must not take from each other's.
+        // A device has one random number stream, which concurrent runs would share.
         test_threads: Some(1),
         ..Arguments::from_args()
     };
@@ -37,14 +37,14 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials(&opened)).exit_code()
 }
 
-fn trials(opened: &Opened) -> Vec<Trial> {
+fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let mut trials = learning::trials(opened);
     trials.extend(resume::on_devices(opened));
     trials.extend(numerics::trials(opened));
     trials.extend(checkpoints::on_devices(opened));
-    // What follows is about files, processes and messages. The device has no part in it, so one
-    // device is enough: the one on which a run starts fastest and ends the same bit for bit.
-    if opened.word.backend == Backend::Flex {
+    // The rest tests files, processes and messages and does not depend on the device, so it runs
+    // only on flex, which starts fastest and is bitwise deterministic.
+    if opened.id.backend == Backend::Flex {
         trials.extend(resume::trials(opened));
         trials.push(soak::trial(opened));
         #[cfg(unix)]

@@ -1,52 +1,55 @@
-//! Gradients in half precision, random features in several precisions, and what is sampled.
+//! Sampling in attention, Performer features and gradient accumulation, in several precisions.
 
 use std::collections::BTreeMap;
 
 use burn::tensor::{Distribution, Tensor, TensorData};
 use libtest_mimic::Trial;
-use zoo_attention::{Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, with_seed};
-use zoo_backend::{Dtype, Opened};
+use zoo_attention::{
+    AttentionInput, Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, with_seed,
+};
+use zoo_backend::{Dtype, OpenDevice};
 use zoo_models::weights::Weights;
 use zoo_train::train;
 
-use crate::support::{Folder, config_of, in_half_precisions, quiet, trained, trials};
+use crate::support::{TempDir, in_half_precisions, parse_config, quiet, trained_run, trials};
 
 trials! {
     in_f32:
-    a_device_seed_decides_what_attention_samples,
-    features_are_redrawn_every_so_many_steps,
+    device_seed_determines_attention_sampling,
+    performer_features_are_resampled_periodically,
 }
 
-pub(crate) fn trials(opened: &Opened) -> Vec<Trial> {
+pub(crate) fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let mut trials = in_f32(opened);
     trials.extend(in_half_precisions(
         opened,
-        "numerics::features_are_redrawn_at_the_same_steps_in",
+        "numerics::performer_features_equal_those_of_f32",
         true,
-        redrawn,
+        check_resampling,
     ));
     trials.extend(in_half_precisions(
         opened,
-        "numerics::accumulated_gradients_lose_nothing_in",
+        "numerics::gradient_accumulation_is_exact",
         true,
-        accumulated,
+        check_accumulation,
     ));
     trials
 }
 
-fn a_device_seed_decides_what_attention_samples(opened: &Opened) {
+fn device_seed_determines_attention_sampling(opened: &OpenDevice) {
     let device = &opened.device.clone().autodiff();
     let config = MultiHeadAttentionConfig::new(8, 2);
     let layers = [
         config.clone().with_dropout(0.5),
-        config.with_mechanism(Mechanism::Hard.into()),
+        config.with_mechanism(Mechanism::Hard),
     ];
     for config in layers {
         let layer: MultiHeadAttention = config.init(device);
         let x = Tensor::<3>::random([2, 9, 8], Distribution::Normal(0.0, 1.0), device);
         let pass = || {
             layer
-                .forward(x.clone(), x.clone(), x.clone(), Pattern::Full)
+                .forward(AttentionInput::self_attn(x.clone()))
+                .context
                 .into_data()
         };
         // Weights are initialised when they are first used, by the same generator.
@@ -56,24 +59,24 @@ fn a_device_seed_decides_what_attention_samples(opened: &Opened) {
             [pass(), pass()]
         };
         let [first, second] = seeded(3);
-        assert_ne!(first, second, "every pass samples anew");
+        assert_ne!(first, second, "every pass samples again");
         assert_eq!(seeded(3), [first.clone(), second.clone()]);
         assert_ne!(seeded(4), [first.clone(), second.clone()]);
-        // Whichever thread it is.
+        // On any thread.
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| seeded(3)).join().unwrap());
         assert_eq!(elsewhere, [first.clone(), second]);
         let scoped = || with_seed(5, pass);
         let once = scoped();
         device.seed(7);
         assert_eq!(scoped(), once);
-        // And it ends with its scope.
+        // The scoped seed has no effect outside its scope.
         assert_eq!(seeded(3)[0], first);
     }
 }
 
-/// The random features of every attention in the checkpoint of each step, as their bits.
-fn features(opened: &Opened, precision: Dtype) -> Vec<BTreeMap<String, TensorData>> {
-    let performer = "{ kind = \"performer\", features = 6, redraw = 3 }";
+/// The random features of every attention layer in the checkpoint of each step.
+fn features(opened: &OpenDevice, precision: Dtype) -> Vec<BTreeMap<String, TensorData>> {
+    let performer = "{ kind = \"performer\", features = 6, resample = 3 }";
     let [encoder, decoder] =
         ["encoder", "decoder"].map(|part| format!("model.{part}_attention = {performer}"));
     let precision = format!("training.precision = \"{precision}\"");
@@ -83,77 +86,77 @@ fn features(opened: &Opened, precision: Dtype) -> Vec<BTreeMap<String, TensorDat
         &precision,
         "model.attention_dropout = 0.0",
         "training.steps = 7",
-        // Batches of a step are one batch to the features.
+        // Features are resampled by steps, not by batches.
         "training.accumulate = 2",
         "training.checkpoint_every = 1",
         "training.keep = 7",
     ];
-    let (folder, _) = trained(opened, &changes);
+    let (folder, _) = trained_run(opened, &changes);
     let checkpoints = folder.run().checkpoints();
-    let of_step = |step: usize| {
+    let features = |step: usize| {
         let weights = checkpoints.read(step).unwrap().weights;
         let keys = weights.keys().filter(|key| key.contains("features"));
         keys.map(|key| (key.to_owned(), weights.get(key).unwrap().clone()))
             .collect()
     };
-    (1..=7).map(of_step).collect()
+    (1..=7).map(features).collect()
 }
 
-fn features_are_redrawn_every_so_many_steps(opened: &Opened) {
-    redrawn(opened, Dtype::F32);
+fn performer_features_are_resampled_periodically(opened: &OpenDevice) {
+    check_resampling(opened, Dtype::F32);
 }
 
-fn redrawn(opened: &Opened, precision: Dtype) {
-    let drawn = features(opened, precision);
-    assert_eq!(drawn[0].len(), 2, "of the encoder and of the decoder");
-    for key in drawn[0].keys() {
-        let redrawn: Vec<usize> = (1..7)
-            .filter(|at| drawn[*at][key] != drawn[at - 1][key])
+fn check_resampling(opened: &OpenDevice, precision: Dtype) {
+    let by_step = features(opened, precision);
+    assert_eq!(by_step[0].len(), 2, "of the encoder and the decoder");
+    for key in by_step[0].keys() {
+        let resampled: Vec<usize> = (1..7)
+            .filter(|i| by_step[*i][key] != by_step[i - 1][key])
             .collect();
-        // Indices: of the steps 3 and 6.
-        assert_eq!(redrawn, [2, 5], "{key}");
+        // Indices of steps 3 and 6.
+        assert_eq!(resampled, [2, 5], "{key}");
     }
     if precision != Dtype::F32 {
-        assert_eq!(drawn, features(opened, Dtype::F32), "not those of f32");
+        assert_eq!(by_step, features(opened, Dtype::F32), "differ from f32");
     }
 }
 
-/// Sixty-four batches that are alike have the gradient of one, to the last digit: a 64th of it
-/// is exact in every float.
-fn accumulated(opened: &Opened, precision: Dtype) {
-    let folder = Folder::new();
+/// The accumulated gradient of 64 equal batches is exactly that of one batch: division by 64 is
+/// exact in floating point.
+fn check_accumulation(opened: &OpenDevice, precision: Dtype) {
+    let folder = TempDir::new();
     let path = folder.write("same.tsv", "a b c d\td c b a\n".repeat(64));
     let path = path.display().to_string();
     let weights = |name: &str, rate: f64, accumulate: usize| {
         let sections = format!(
             "data = {{ kind = \"parallel\", train = {path:?}, valid = {path:?} }}\n\
-             model = {{ kind = \"transformer\", d_model = 8, heads = 2, layers = 1, dropout = 0.0 }}\n\
+             model = {{ kind = \"transformer\", d_model = 8, n_heads = 2, layers = 1, dropout = 0.0 }}\n\
              optimizer = {{ kind = \"sgd\", learning_rate = {rate}, momentum = 0.0, clipping = \"none\" }}\n\
              schedule.warmup = 0\ntraining.steps = 1\ntraining.batch_size = 1\n\
              training.accumulate = {accumulate}\ntraining.precision = \"{precision}\"\n\
              training.loss_scale = {{ kind = \"fixed\", scale = 1024.0 }}\n\
              validation.max_examples = 1"
         );
-        let config = config_of(opened, &folder, name, &sections);
-        let finished = train(&config, &quiet()).unwrap_or_else(|error| panic!("{error}"));
-        let checkpoint = finished.folder.checkpoints().read(1).unwrap();
-        let numbers = |weights: &Weights| -> Vec<f64> {
+        let config = parse_config(opened, &folder, name, &sections);
+        let output = train(&config, &quiet()).unwrap_or_else(|error| panic!("{error}"));
+        let checkpoint = output.folder.checkpoints().read(1).unwrap();
+        let values = |weights: &Weights| -> Vec<f64> {
             let tensors = weights.keys().map(|key| weights.get(key).unwrap());
             tensors
                 .flat_map(|data| data.iter::<f64>().collect::<Vec<_>>())
                 .collect()
         };
-        numbers(&checkpoint.weights)
+        values(&checkpoint.weights)
     };
     let distance = |a: &[f64], b: &[f64]| {
         let squares = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
         squares.sum::<f64>().sqrt()
     };
     let one = weights("one", 1.0, 1);
-    // A step that is twice as long is one more gradient away.
+    // A learning rate of 2 moves the weights by one more gradient.
     let gradient = distance(&one, &weights("two", 2.0, 1));
-    let off = distance(&one, &weights("many", 1.0, 64)) / gradient;
-    assert!(gradient > 0.1, "there is hardly a gradient: {gradient}");
-    // What weights of f32 round a step to. Sums in bf16 are off by 1e-2, in f16 by 1e-3.
-    assert!(off < 1e-5, "off by {off} of the gradient");
+    let error = distance(&one, &weights("many", 1.0, 64)) / gradient;
+    assert!(gradient > 0.1, "the gradient is too small: {gradient}");
+    // Rounding of f32 weights. Sums in bf16 have an error of 1e-2, in f16 of 1e-3.
+    assert!(error < 1e-5, "relative error of the gradient: {error}");
 }

@@ -1,22 +1,22 @@
-//! What cannot be trained is said before anything slow starts, and leaves nothing behind.
+//! Invalid configs and data are rejected before training starts, and no run folder is created.
 
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 
 use crate::shared::{has, lacks};
 use crate::support::{
-    Folder, config_of, config_text, failed, quiet, said, succeeded, trials, unsuccessful, zoo,
-    zoo_train,
+    TempDir, assert_failure, assert_success, config_text, output_text, parse_config, quiet,
+    train_error, trials, zoo, zoo_train,
 };
 
 trials! {
     trials:
-    files_that_are_wrong_are_named,
-    a_config_that_cannot_be_is_told_in_lines,
-    a_config_is_printed_with_every_default,
+    invalid_data_files_are_named,
+    invalid_configs_are_reported_with_their_location,
+    print_config_includes_every_default,
 }
 
-fn files_that_are_wrong_are_named(opened: &Opened) {
-    let folder = Folder::new();
+fn invalid_data_files_are_named(opened: &OpenDevice) {
+    let folder = TempDir::new();
     let long = format!("a b\tc d\n{}\tx\n", "a ".repeat(40));
     let files: [(&str, &[u8]); 7] = [
         ("latin.txt", b"caf\xe9 au lait"),
@@ -41,7 +41,7 @@ fn files_that_are_wrong_are_named(opened: &Opened) {
     let gpt = "model.kind = \"gpt\"";
     let classifier = "model.kind = \"classifier\"";
     let eight_positions = "tokenizer.kind = \"word\"\n\
-        model = { kind = \"transformer\", positions = { kind = \"learned\", longest = 8 } }";
+        model = { kind = \"transformer\", positions = { kind = \"learned\", max_positions = 8 } }";
     for (data, model, expected) in [
         (data("plain", &["nowhere.txt"]), gpt, "nowhere.txt"),
         (data("plain", &["latin.txt"]), gpt, "latin.txt"),
@@ -49,7 +49,7 @@ fn files_that_are_wrong_are_named(opened: &Opened) {
         (
             data("plain", &["short.txt"]),
             gpt,
-            "a window of 128 needs 129",
+            "a context of 128 needs at least 129",
         ),
         (
             data("labelled", &["train.tsv", "valid.tsv"]),
@@ -64,52 +64,51 @@ fn files_that_are_wrong_are_named(opened: &Opened) {
         (
             data("parallel", &["long.tsv"]),
             eight_positions,
-            "has an example of 40 tokens, and the model has 8 places",
+            "has an example of 40 tokens; the model's context is 8",
         ),
     ] {
-        let config = config_of(opened, &folder, "wrong", &format!("{data}{model}"));
-        has(&failed(&config, &quiet()), expected);
+        let config = parse_config(opened, &folder, "wrong", &format!("{data}{model}"));
+        has(&train_error(&config, &quiet()), expected);
         let runs = folder.join("runs");
-        assert!(!runs.exists(), "a run that never was has no folder");
+        assert!(!runs.exists(), "a rejected run has no folder");
     }
 }
 
-fn a_config_that_cannot_be_is_told_in_lines(opened: &Opened) {
-    let folder = Folder::new();
+fn invalid_configs_are_reported_with_their_location(opened: &OpenDevice) {
+    let folder = TempDir::new();
     let text = config_text(opened, &folder, &[]).replace("\"transformer\"", "\"gpt\"");
     let path = folder.write("wrong.toml", text);
     let output = zoo_train(&path, &[]);
-    unsuccessful(&output);
-    has(&said(&output), "wrong.toml:");
+    assert_failure(&output);
+    has(&output_text(&output), "wrong.toml:");
     assert!(!folder.join("runs").exists());
 
     let text = "[data]\nkind = \"plain\"\ntrain = \"no/play.txt\"\n[model]\nkind = \"gpt\"\n";
     let path = folder.write("missing.toml", text);
-    let text = said(&zoo_train(&path, &[]));
+    let text = output_text(&zoo_train(&path, &[]));
     let here = std::env::current_dir().unwrap();
     let expected = format!(
-        "{}:3:9: data.train: there is no no/play.txt in {}\n  do: put the data there",
+        "{}:3:9: data.train: no such file: no/play.txt (relative to {})\n  help: download the data",
         path.display(),
         here.display()
     );
     has(&text, &expected);
-    // No device is opened.
+    // Reported before a device is opened.
     lacks(&text, "device:");
 
     let path = folder.write("small.toml", config_text(opened, &folder, &[]));
     let output = zoo_train(&path, &["--set", "model.layrs=4"]);
-    // The nearest key.
-    has(&said(&output), "layers");
+    has(&output_text(&output), "layers");
 }
 
-fn a_config_is_printed_with_every_default(opened: &Opened) {
-    let folder = Folder::new();
+fn print_config_includes_every_default(opened: &OpenDevice) {
+    let folder = TempDir::new();
     let path = folder.write("small.toml", config_text(opened, &folder, &[]));
     let output = zoo(&["train", path.to_str().unwrap(), "--set", "model.layers=4"])
         .arg("--print-config")
         .output()
         .unwrap();
-    succeeded(&output);
-    has(&said(&output), "layers = 4");
-    has(&said(&output), "label_smoothing = 0.0");
+    assert_success(&output);
+    has(&output_text(&output), "layers = 4");
+    has(&output_text(&output), "label_smoothing = 0.0");
 }

@@ -1,65 +1,65 @@
-//! A run that was stopped or killed ends as one that never was.
+//! Resumed runs: their result equals that of an uninterrupted run.
 
 use std::path::{Path, PathBuf};
 
 use burn_train::Interrupter;
 use serde_json::Value;
-use zoo_backend::{Backend, Opened};
-use zoo_train::{Ending, RunFolder, TrainOptions, train};
+use zoo_backend::{Backend, OpenDevice};
+use zoo_train::{RunFolder, StopReason, TrainOptions, train};
 
 use crate::shared::{copy_folder, has};
 use crate::support::{
-    Folder, Running, column, config, failed, quiet, resume, resume_from, rows, said, seal, silent,
-    small, succeeded, trained, trials, unsuccessful, zoo,
+    Running, TempDir, assert_failure, assert_success, column, config, output_text, quiet, resume,
+    resume_from, rows, silent, small_run, train_error, trained_run, trials, write_checksums, zoo,
 };
 
-// What depends on the device.
+// Device-dependent.
 trials! {
     on_devices:
-    after_kill_it_ends_with_the_same_weights,
-    after_a_polite_stop_it_ends_with_the_same_weights,
-    random_features_are_drawn_anew_at_the_same_steps,
-    a_checkpoint_that_lost_a_part_ends_elsewhere,
+    a_killed_run_resumes_exactly,
+    an_interrupted_run_resumes_exactly,
+    a_resumed_performer_resamples_at_the_same_steps,
+    every_part_of_a_checkpoint_is_needed,
 }
 
 trials! {
     trials:
-    another_config_is_no_continuation,
-    one_process_learns_in_a_folder_at_a_time,
+    a_changed_config_cannot_be_resumed,
+    one_process_trains_in_a_folder_at_a_time,
 }
 
-fn after_kill_it_ends_with_the_same_weights(opened: &Opened) {
-    // Checkpoints at other steps than validations and lines of the log; several epochs.
+fn a_killed_run_resumes_exactly(opened: &OpenDevice) {
+    // Checkpoints, validations and log lines at different steps; several epochs.
     let steps = [
         "training.steps = 26",
         "training.checkpoint_every = 5",
         "validation.every = 8",
     ];
-    let mut whole = Running::begin(opened, &steps, silent);
-    assert_eq!(whole.exit_code(), Some(0));
-    let mut killed = Running::begin(opened, &steps, silent);
+    let mut reference = Running::start(opened, &steps, silent);
+    assert_eq!(reference.exit_code(), Some(0));
+    let mut killed = Running::start(opened, &steps, silent);
     killed.wait_for(|killed| !killed.steps().is_empty());
     killed.kill();
 
-    // What a write in progress would have left.
+    // Left by a checkpoint that was being written.
     let partial = "runs/small/checkpoints/partial-00000010";
     killed
         .folder
         .write(&format!("{partial}/weights.safetensors"), "half");
-    let output = killed.again(&["--resume"]);
-    succeeded(&output);
-    has(&said(&output), "goes on after step");
-    same(opened, &whole.folder, &killed.folder);
-    says_both(&killed.run());
+    let output = killed.rerun(&["--resume"]);
+    assert_success(&output);
+    has(&output_text(&output), "resuming after step");
+    assert_same_run(opened, &reference.folder, &killed.folder);
+    check_metadata(&killed.run());
     assert!(!killed.folder.join(partial).exists());
 }
 
-fn after_a_polite_stop_it_ends_with_the_same_weights(opened: &Opened) {
+fn an_interrupted_run_resumes_exactly(opened: &OpenDevice) {
     after_stop(opened, &[]);
 }
 
-fn random_features_are_drawn_anew_at_the_same_steps(opened: &Opened) {
-    let performer = "{ kind = \"performer\", features = 6, redraw = 5 }";
+fn a_resumed_performer_resamples_at_the_same_steps(opened: &OpenDevice) {
+    let performer = "{ kind = \"performer\", features = 6, resample = 5 }";
     let [encoder, decoder] =
         ["encoder", "decoder"].map(|part| format!("model.{part}_attention = {performer}"));
     after_stop(
@@ -68,84 +68,94 @@ fn random_features_are_drawn_anew_at_the_same_steps(opened: &Opened) {
     );
 }
 
-fn after_stop(opened: &Opened, changes: &[&str]) {
+fn after_stop(opened: &OpenDevice, changes: &[&str]) {
     let steps = [&["training.steps = 9", "training.accumulate = 2"], changes].concat();
-    let (whole, _) = trained(opened, &steps);
-    let (folder, config) = small(opened, &steps);
+    let (reference, _) = trained_run(opened, &steps);
+    let (folder, config) = small_run(opened, &steps);
     let interrupter = Interrupter::new();
     interrupter.stop(None);
-    let asked = TrainOptions {
+    let options = TrainOptions {
         interrupter,
         ..quiet()
     };
-    let stopped = train(&config, &asked).unwrap();
-    assert_eq!((stopped.steps, stopped.ending), (1, Ending::Interrupted));
-    let finished = train(&config, &resume()).unwrap();
-    assert_eq!((finished.steps, finished.ending), (9, Ending::Complete));
-    same(opened, &whole, &folder);
+    let stopped = train(&config, &options).unwrap();
+    assert_eq!(
+        (stopped.steps, stopped.stop_reason),
+        (1, StopReason::Interrupted)
+    );
+    let output = train(&config, &resume()).unwrap();
+    assert_eq!(
+        (output.steps, output.stop_reason),
+        (9, StopReason::Completed)
+    );
+    assert_same_run(opened, &reference, &folder);
 }
 
-/// What a run began with stays, and what it was gone on with is added.
-fn says_both(run: &Path) {
-    let about = RunFolder::existing(run).unwrap().about().unwrap();
-    let has_flag = |of: &Value| {
-        let command = of["command"].as_array().unwrap();
-        command.iter().any(|word| word == "--resume")
+/// `run.json` keeps the first command and lists the resumed one.
+fn check_metadata(run: &Path) {
+    let metadata = RunFolder::open(run).unwrap().metadata().unwrap();
+    let has_flag = |record: &Value| {
+        let command = record["command"].as_array().unwrap();
+        command.iter().any(|arg| arg == "--resume")
     };
-    assert!(!has_flag(&about), "{about:#}");
-    let [once] = about["resumed"].as_array().unwrap().as_slice() else {
-        panic!("{about:#}");
+    assert!(!has_flag(&metadata), "{metadata:#}");
+    let [once] = metadata["resumed"].as_array().unwrap().as_slice() else {
+        panic!("{metadata:#}");
     };
     assert!(has_flag(once), "{once:#}");
     assert!(once["step"].as_u64().unwrap() >= 5, "{once:#}");
     for key in ["commit", "device", "backend", "versions", "threads"] {
-        assert_eq!(about[key], once[key], "{key}");
+        assert_eq!(metadata[key], once[key], "{key}");
     }
-    assert!(once["time"].as_str() >= about["started"].as_str());
+    assert!(once["time"].as_str() >= metadata["started"].as_str());
 }
 
-/// The last weights, and every number on the way.
-pub(crate) fn same(opened: &Opened, whole: &Folder, resumed: &Folder) {
-    let [whole, resumed] = [whole, resumed].map(|folder| folder.join("runs/small"));
-    let steps_of = |run: &Path| {
+/// Asserts that two runs have the same final weights and, on deterministic backends, metrics.
+pub(crate) fn assert_same_run(opened: &OpenDevice, reference: &TempDir, resumed: &TempDir) {
+    let [reference, resumed] = [reference, resumed].map(|folder| folder.join("runs/small"));
+    let steps = |run: &Path| {
         let rows = rows(run).into_iter();
         rows.map(|row| row[..2].to_vec()).collect::<Vec<_>>()
     };
-    assert_eq!(steps_of(&whole), steps_of(&resumed));
-    let off = distance(&whole, &resumed);
+    assert_eq!(steps(&reference), steps(&resumed));
+    let difference = distance(&reference, &resumed);
     assert!(
-        is_same(opened, off),
-        "the last weights are off by {off} of an update"
+        is_same(opened, difference),
+        "the final weights differ by {difference} updates"
     );
-    if adds_in_one_order(opened) {
-        assert_eq!(rows(&whole), rows(&resumed), "the rows of metrics.jsonl");
+    if is_deterministic(opened) {
+        assert_eq!(
+            rows(&reference),
+            rows(&resumed),
+            "the rows of metrics.jsonl"
+        );
     }
 }
 
-/// Whether two runs of a seed have the same bits: on CPUs, for one number of threads. Threads of
-/// a GPU may add in another order each time.
-fn adds_in_one_order(opened: &Opened) -> bool {
+/// Whether runs with the same seed are bitwise equal: on CPUs, for a fixed number of threads. GPUs
+/// may add in a different order each time.
+fn is_deterministic(opened: &OpenDevice) -> bool {
     matches!(
-        opened.word.backend,
+        opened.id.backend,
         Backend::Flex | Backend::Ndarray | Backend::TchCpu
     )
 }
 
-/// Whether the weights of two runs are those of one, by their distance.
-fn is_same(opened: &Opened, distance: f64) -> bool {
-    match adds_in_one_order(opened) {
-        true => distance == 0.0,
-        // A part of a checkpoint that is lost, or older by a step, makes more than half an update
-        // of difference: `lost_parts`.
-        false => distance < 0.01,
+/// Whether runs whose weights have this distance count as equal.
+fn is_same(opened: &OpenDevice, distance: f64) -> bool {
+    if is_deterministic(opened) {
+        return distance == 0.0;
     }
+    // A missing or outdated part of a checkpoint makes a difference of more than half an update:
+    // `every_part_of_a_checkpoint_is_needed`.
+    distance < 0.01
 }
 
-/// How far the last weights of two runs are apart: the root mean square, as a share of the
-/// learning rate, by which an update of Adam moves a weight.
-fn distance(whole: &Path, resumed: &Path) -> f64 {
-    let [a, b] = [whole, resumed].map(|run| {
-        let checkpoints = RunFolder::existing(run).unwrap().checkpoints();
+/// The root mean square difference of the final weights, divided by the learning rate, which is
+/// the size of an Adam update.
+fn distance(reference: &Path, resumed: &Path) -> f64 {
+    let [a, b] = [reference, resumed].map(|run| {
+        let checkpoints = RunFolder::open(run).unwrap().checkpoints();
         let last = *checkpoints.steps().unwrap().last().unwrap();
         checkpoints.read(last).unwrap().weights
     });
@@ -158,12 +168,12 @@ fn distance(whole: &Path, resumed: &Path) -> f64 {
             count += 1;
         }
     }
-    let rates = column(&whole.join("train.csv"), "rate");
+    let rates = column(&reference.join("train.csv"), "rate");
     (squares / f64::from(count)).sqrt() / rates.last().unwrap()
 }
 
-/// What the comparison is worth: a checkpoint that lost any of its parts ends elsewhere.
-fn a_checkpoint_that_lost_a_part_ends_elsewhere(opened: &Opened) {
+/// Checks the comparison itself: without any part of a checkpoint, the result differs.
+fn every_part_of_a_checkpoint_is_needed(opened: &OpenDevice) {
     let changes = [
         "training.steps = 9",
         "training.accumulate = 2",
@@ -171,29 +181,26 @@ fn a_checkpoint_that_lost_a_part_ends_elsewhere(opened: &Opened) {
         "training.keep = 9",
         "schedule.warmup = 0",
     ];
-    let (whole, config) = trained(opened, &changes);
-    // After three of its steps, once as it was and once for each part that was lost.
-    let resumed = |lose: &dyn Fn(&Path)| {
-        let folder = Folder::new();
+    let (reference, config) = trained_run(opened, &changes);
+    // Resumes from step 3 after `modify` has changed the checkpoint.
+    let resumed = |modify: &dyn Fn(&Path)| {
+        let folder = TempDir::new();
         let run = folder.join("runs/small");
-        copy_folder(&whole.join("runs/small"), &run);
+        copy_folder(&reference.join("runs/small"), &run);
         let checkpoint = run.join("checkpoints/step-00000003");
-        lose(&checkpoint);
-        seal(&checkpoint);
+        modify(&checkpoint);
+        write_checksums(&checkpoint);
         let mut config = config.clone();
         config.run.output = folder.join("runs");
         train(&config, &resume_from(3)).unwrap();
-        distance(&whole.join("runs/small"), &run)
+        distance(&reference.join("runs/small"), &run)
     };
-    let before = |name: &str| {
-        let checkpoint = whole.join("runs/small/checkpoints/step-00000002");
-        checkpoint.join(name)
-    };
-    let before = &before;
-    let whole_one = resumed(&|_| ());
+    let previous = reference.join("runs/small/checkpoints/step-00000002");
+    let previous = &previous;
+    let unmodified = resumed(&|_| ());
     let copy = |name: &'static str| {
         move |checkpoint: &Path| {
-            std::fs::copy(before(name), checkpoint.join(name)).unwrap();
+            std::fs::copy(previous.join(name), checkpoint.join(name)).unwrap();
         }
     };
     let empty = |checkpoint: &Path| {
@@ -207,67 +214,68 @@ fn a_checkpoint_that_lost_a_part_ends_elsewhere(opened: &Opened) {
         };
         let path = checkpoint.join("state.json");
         let mut state = read(path.clone());
-        let position = read(before("state.json"))["position"].clone();
+        let position = read(previous.join("state.json"))["position"].clone();
         assert_ne!(state["position"], position);
         state["position"] = position;
         std::fs::write(path, state.to_string()).unwrap();
     };
-    let lost = [
+    let modified = [
         ("weights", resumed(&copy("weights.safetensors"))),
         ("optimizer", resumed(&empty)),
         (
-            "optimizer of a step before",
+            "optimizer of the previous step",
             resumed(&copy("optimizer.bpk")),
         ),
         ("data order", resumed(&earlier_position)),
     ];
     assert!(
-        is_same(opened, whole_one),
-        "off by {whole_one} of an update"
+        is_same(opened, unmodified),
+        "differs by {unmodified} updates"
     );
-    for (part, off) in lost {
+    for (part, difference) in modified {
         assert!(
-            !is_same(opened, off),
-            "without its {part} it is off by {off} alone"
+            !is_same(opened, difference),
+            "without its {part}, it differs by only {difference} updates"
         );
     }
 }
 
-fn another_config_is_no_continuation(opened: &Opened) {
+fn a_changed_config_cannot_be_resumed(opened: &OpenDevice) {
     let steps = "training.steps = 1";
-    let (folder, _) = trained(opened, &[steps]);
+    let (folder, _) = trained_run(opened, &[steps]);
     let other = config(opened, &folder, &[steps, "optimizer.learning_rate = 0.5"]);
-    let error = failed(&other, &resume());
-    has(&error, "optimizer differs");
+    let error = train_error(&other, &resume());
+    has(&error, "the config has changed in [optimizer]");
     has(&error, "now:  learning_rate = 0.5");
-    // A run that goes on for longer is the same run.
+    // More steps are allowed.
     let longer = config(opened, &folder, &["training.steps = 2"]);
     assert_eq!(train(&longer, &resume()).unwrap().steps, 2);
 }
 
-fn one_process_learns_in_a_folder_at_a_time(opened: &Opened) {
-    // It would go on for long.
+fn one_process_trains_in_a_folder_at_a_time(opened: &OpenDevice) {
+    // Long enough that it does not end before it is killed.
     let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
-    let mut running = Running::begin(opened, &changes, silent);
+    let mut running = Running::start(opened, &changes, silent);
     running.wait_for(|running| !running.steps().is_empty());
     let run = running.run();
-    let refusals = ["--resume", "--overwrite"].map(|flag| running.again(&[flag]));
-    // Using what is there so far is nobody's loss.
+    let rejected = ["--resume", "--overwrite"].map(|flag| running.rerun(&[flag]));
+    // Reading needs no lock.
     let inspected = zoo(&["inspect", run.to_str().unwrap()]).output().unwrap();
-    assert!(running.goes_on(), "it ended by itself");
+    assert!(running.is_running(), "the run ended too early");
     running.kill();
-    for refused in refusals {
-        unsuccessful(&refused);
-        let said = said(&refused);
-        let expected = match cfg!(unix) {
-            true => format!("is being trained by process {}, ", running.child.id()),
-            false => "is being trained by another process".to_owned(),
+    for output in rejected {
+        assert_failure(&output);
+        let message = output_text(&output);
+        let expected = if cfg!(unix) {
+            format!("is being trained by process {}\n", running.child.id())
+        } else {
+            "is being trained by another process".to_owned()
         };
-        has(&said, &expected);
-        has(&said, run.to_str().unwrap());
-        has(&said, "\n  do: wait for its end");
+        has(&message, &expected);
+        has(&message, run.to_str().unwrap());
+        has(&message, "\n  help: wait for it");
     }
-    succeeded(&inspected);
-    // A process that was killed has nothing any more.
-    succeeded(&running.again(&["--resume", "--set", "training.steps=1"]));
+    assert_success(&inspected);
+    // A killed process releases its lock.
+    assert_success(&running.rerun(&["--resume", "--set", "training.steps=1"]));
 }

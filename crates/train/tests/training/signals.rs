@@ -1,7 +1,4 @@
-//! Signals and output that fail: neither loses what was computed.
-//!
-//! They concern the process and not the device, so they run on flex alone, where a step is quick
-//! and a resumed run ends with the same bits.
+//! Signals and failing output: no progress is lost.
 
 #[cfg(target_os = "linux")]
 use std::fs::File;
@@ -9,11 +6,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 
-use crate::resume::same;
+use crate::resume::assert_same_run;
 use crate::shared::starts;
-use crate::support::{Folder, Running, succeeded, trials, zoo};
+use crate::support::{Running, TempDir, assert_success, trials, zoo};
 
 trials! {
     trials:
@@ -25,31 +22,30 @@ trials! {
     a_full_disk_behind_stdout_does_not_end_a_run,
 }
 
-/// Enough to be stopped in the middle. The only checkpoint before the last step is the one that
-/// a signal asks for.
+/// Enough to be interrupted. The only checkpoint before the last step is the one of the signal.
 const STEPS: usize = 400;
 
-fn begin(opened: &Opened, command: impl FnOnce(&str) -> Command) -> Running {
+fn begin(opened: &OpenDevice, command: impl FnOnce(&str) -> Command) -> Running {
     let keys = [
         "training.steps",
         "training.checkpoint_every",
         "validation.every",
     ];
     let changes = keys.map(|key| format!("{key} = {STEPS}"));
-    Running::begin(opened, &changes.each_ref().map(String::as_str), command)
+    Running::start(opened, &changes.each_ref().map(String::as_str), command)
 }
 
-/// Waits until steps were made, and sends a signal.
+/// Waits for the first metrics, then sends a signal.
 fn interrupt(running: &mut Running, signal: &str) {
     running.wait_for(|running| {
-        let numbers = std::fs::metadata(running.run().join("metrics.jsonl"));
-        numbers.is_ok_and(|file| file.len() > 0)
+        let metrics = std::fs::metadata(running.run().join("metrics.jsonl"));
+        metrics.is_ok_and(|file| file.len() > 0)
     });
     running.signal(signal);
 }
 
-/// A command that ignores no signal, even if whoever runs the tests does, as `nohup` ignores
-/// SIGHUP: ignored signals are inherited.
+/// Restores the default signal handlers: ignored signals are inherited, such as SIGHUP if the tests
+/// run under `nohup`.
 fn default_signals(command: Command) -> Command {
     if !cfg!(target_os = "linux") {
         return command;
@@ -68,37 +64,37 @@ fn train(path: &str) -> Command {
     command
 }
 
-/// The run that nothing happened to, made once.
-fn whole(opened: &Opened) -> &'static Folder {
-    static WHOLE: OnceLock<Folder> = OnceLock::new();
-    WHOLE.get_or_init(|| {
+/// The uninterrupted run, trained once.
+fn reference(opened: &OpenDevice) -> &'static TempDir {
+    static REFERENCE: OnceLock<TempDir> = OnceLock::new();
+    REFERENCE.get_or_init(|| {
         let mut running = begin(opened, train);
         assert_eq!(running.exit_code(), Some(0));
         assert_eq!(running.steps(), [STEPS]);
-        std::mem::replace(&mut running.folder, Folder::new())
+        std::mem::replace(&mut running.folder, TempDir::new())
     })
 }
 
-/// Resumes a run that was stopped, and compares its end.
-fn resumes(opened: &Opened, running: &Running) {
+/// Resumes an interrupted run and compares the result.
+fn check_resume(opened: &OpenDevice, running: &Running) {
     let [step] = running.steps()[..] else {
         panic!("{:?}", running.steps());
     };
     assert!(0 < step && step < STEPS, "stopped after step {step}");
-    succeeded(&running.again(&["--resume"]));
-    same(opened, whole(opened), &running.folder);
+    assert_success(&running.rerun(&["--resume"]));
+    assert_same_run(opened, reference(opened), &running.folder);
 }
 
-fn signals_write_a_checkpoint(opened: &Opened) {
+fn signals_write_a_checkpoint(opened: &OpenDevice) {
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let mut running = begin(opened, train);
         interrupt(&mut running, signal);
         assert_eq!(running.exit_code(), Some(code), "{signal}");
-        resumes(opened, &running);
+        check_resume(opened, &running);
     }
 }
 
-fn sighup_is_ignored_under_nohup(opened: &Opened) {
+fn sighup_is_ignored_under_nohup(opened: &OpenDevice) {
     let mut running = begin(opened, |path| {
         let zoo = env!("CARGO_BIN_EXE_zoo");
         let ignoring = format!("trap '' HUP; exec {zoo} train {path} --plain");
@@ -109,12 +105,11 @@ fn sighup_is_ignored_under_nohup(opened: &Opened) {
     });
     interrupt(&mut running, "HUP");
     assert_eq!(running.exit_code(), Some(0));
-    same(opened, whole(opened), &running.folder);
+    assert_same_run(opened, reference(opened), &running.folder);
 }
 
-/// As by `zoo train ... | head -1`, or when `tee` is killed: also what a signal prints goes
-/// nowhere.
-fn closed_pipes_do_not_end_a_run(opened: &Opened) {
+/// As in `zoo train ... | head -1`. Messages about a signal are lost, too.
+fn closed_pipes_do_not_end_a_run(opened: &OpenDevice) {
     let begin = || {
         let mut running = begin(opened, |path| {
             let mut command = zoo(&["train", path, "--plain"]);
@@ -130,16 +125,16 @@ fn closed_pipes_do_not_end_a_run(opened: &Opened) {
     };
     let mut running = begin();
     assert_eq!(running.exit_code(), Some(0));
-    same(opened, whole(opened), &running.folder);
+    assert_same_run(opened, reference(opened), &running.folder);
 
     let mut running = begin();
     interrupt(&mut running, "TERM");
     assert_eq!(running.exit_code(), Some(143));
-    resumes(opened, &running);
+    check_resume(opened, &running);
 }
 
 #[cfg(target_os = "linux")]
-fn a_full_disk_behind_stdout_does_not_end_a_run(opened: &Opened) {
+fn a_full_disk_behind_stdout_does_not_end_a_run(opened: &OpenDevice) {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut running = begin(opened, |path| {
         let mut command = zoo(&["train", path, "--plain"]);
@@ -147,5 +142,5 @@ fn a_full_disk_behind_stdout_does_not_end_a_run(opened: &Opened) {
         command
     });
     assert_eq!(running.exit_code(), Some(0));
-    same(opened, whole(opened), &running.folder);
+    assert_same_run(opened, reference(opened), &running.folder);
 }

@@ -1,24 +1,24 @@
-//! Absurd sizes: refused before anything is created, or harmless.
+//! Absurdly large sizes.
 
 use std::time::{Duration, Instant};
 
-use zoo_backend::Opened;
+use zoo_backend::OpenDevice;
 use zoo_config::{Config, ConfigError};
-use zoo_train::{Ending, TrainError, train};
+use zoo_train::{StopReason, TrainError, train};
 
 use crate::shared::{has, lacks};
-use crate::support::{Folder, quiet, said, small, trials, zoo};
+use crate::support::{TempDir, output_text, quiet, small_run, trials, zoo};
 
 trials! {
     trials:
-    what_has_no_room_is_refused_before_anything_is_created,
-    out_of_range_is_told_by_the_program,
-    endless_epochs_and_batches_begin_at_once,
+    configs_that_exceed_memory_are_rejected_early,
+    out_of_range_values_are_rejected,
+    huge_epochs_and_batches_start_immediately,
 }
 
-/// On a backend of the CPU, whichever is tested: no device is opened for it.
-fn what_has_no_room_is_refused_before_anything_is_created(_: &Opened) {
-    let folder = Folder::new();
+/// Always with flex, because no device is opened.
+fn configs_that_exceed_memory_are_rejected_early(_: &OpenDevice) {
+    let folder = TempDir::new();
     let output = folder.join("runs").display().to_string();
     folder.write("a.txt", "some text ".repeat(100));
     let text = folder.join("a.txt").display().to_string();
@@ -37,7 +37,9 @@ fn what_has_no_room_is_refused_before_anything_is_created(_: &Opened) {
             "model.layers",
         ),
         (
-            format!("{reverse}model.positions = {{ kind = \"learned\", longest = 1073741824 }}\n"),
+            format!(
+                "{reverse}model.positions = {{ kind = \"learned\", max_positions = 1073741824 }}\n"
+            ),
             "model.d_model",
         ),
         (
@@ -55,14 +57,14 @@ fn what_has_no_room_is_refused_before_anything_is_created(_: &Opened) {
             "model.context",
         ),
     ] {
-        let text = format!("run.output = {output:?}\nbackend.word = \"flex\"\n{lines}");
+        let text = format!("run.output = {output:?}\nbackend.name = \"flex\"\n{lines}");
         let config = Config::parse("absurd.toml", &text, &[]);
         let config = config.unwrap_or_else(|error| panic!("{text}\n{error}"));
         let start = Instant::now();
         let error = train(&config, &quiet()).unwrap_err();
         let took = start.elapsed();
         assert!(
-            matches!(error, TrainError::Config(ConfigError::Memory { .. })),
+            matches!(error, TrainError::Config(ConfigError::Memory(_))),
             "{text}\n{error}"
         );
         assert!(error.to_string().contains(key), "{text}\n{error}");
@@ -71,8 +73,8 @@ fn what_has_no_room_is_refused_before_anything_is_created(_: &Opened) {
     }
 }
 
-fn out_of_range_is_told_by_the_program(_: &Opened) {
-    let folder = Folder::new();
+fn out_of_range_values_are_rejected(_: &OpenDevice) {
+    let folder = TempDir::new();
     let path = folder.write(
         "a.toml",
         "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n",
@@ -89,14 +91,14 @@ fn out_of_range_is_told_by_the_program(_: &Opened) {
         let output = zoo(&["train", path.to_str().unwrap(), "--set", &set]).output();
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(1), "{set}");
-        let said = said(&output);
-        has(&said, format!("--set {set}: {key} must be"));
-        lacks(&said, "panicked");
+        let message = output_text(&output);
+        has(&message, format!("--set {set}: {key} must be"));
+        lacks(&message, "panicked");
     }
 }
 
-/// A batch has no more examples than there are, and epochs are not counted one by one.
-fn endless_epochs_and_batches_begin_at_once(opened: &Opened) {
+/// A batch is limited by the number of examples, and epochs are not enumerated.
+fn huge_epochs_and_batches_start_immediately(opened: &OpenDevice) {
     for batch_by in ["examples", "tokens"] {
         let by = format!("training.batch_by = \"{batch_by}\"");
         let changes = [
@@ -104,14 +106,14 @@ fn endless_epochs_and_batches_begin_at_once(opened: &Opened) {
             "training.batch_size = 1073741824",
             &by,
         ];
-        let (_folder, config) = small(opened, &changes);
+        let (_folder, config) = small_run(opened, &changes);
         let options = quiet();
         options.interrupter.stop(Some("after the first step"));
         let start = Instant::now();
-        let finished = train(&config, &options).unwrap();
+        let output = train(&config, &options).unwrap();
         let took = start.elapsed();
-        assert_eq!(finished.ending, Ending::Interrupted);
-        // On a software adapter a step takes its time; counted one by one, epochs take hours.
+        assert_eq!(output.stop_reason, StopReason::Interrupted);
+        // A step is slow on a software adapter; enumerating the epochs would take hours.
         assert!(took < Duration::from_secs(300), "{took:?}");
     }
 }

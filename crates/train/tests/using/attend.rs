@@ -1,40 +1,42 @@
-//! Where models look, as pages and pictures.
+//! `zoo attend`: HTML pages and heatmaps.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
 use zoo_train::cli::attend::Attend;
-use zoo_train::{Side, Trained, Which};
+use zoo_train::{AttentionKind, CheckpointChoice, TrainedRun};
 use zoo_viz::Part;
 
 use crate::runs::{Kind, Runs};
 use crate::shared::has;
 
-/// What depends on the device: the weights.
+/// Device-dependent tests.
 pub(crate) fn on_devices(runs: &Runs) -> Vec<Trial> {
     vec![
-        runs.trial("attend::every_model_has_a_page", every_model),
-        runs.trial("attend::a_target_may_be_given", given_target),
+        runs.trial("attend::html_page_of_every_model", every_model),
+        runs.trial("attend::with_a_given_target", given_target),
     ]
 }
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     let browser = browser();
-    let is_there = browser.is_some();
-    let own = runs.clone();
+    let has_browser = browser.is_some();
+    let own_runs = runs.clone();
     vec![
-        runs.trial("attend::a_picture_of_one_head", picture),
-        runs.trial("attend::what_is_not_there_is_told", refusals),
-        // `--ignored` shows what is missing.
-        Trial::test("attend::a_browser_shows_the_page", move || {
-            in_browser(&own, &browser.ok_or("there is no chromium on the PATH")?)
+        runs.trial("attend::svg_and_png", heatmap_files),
+        runs.trial("attend::invalid_arguments_are_rejected", refusals),
+        Trial::test("attend::pages_run_in_a_browser", move || {
+            in_browser(
+                &own_runs,
+                &browser.ok_or("there is no chromium on the PATH")?,
+            )
         })
-        .with_ignored_flag(!is_there),
+        .with_ignored_flag(!has_browser),
     ]
 }
 
-/// A text for each, and what its page has.
+/// A text for each model and parts of its page.
 fn texts() -> [(Kind, &'static str, &'static [&'static str]); 5] {
     [
         (
@@ -47,21 +49,21 @@ fn texts() -> [(Kind, &'static str, &'static [&'static str]); 5] {
         (
             Kind::Classifier,
             "[ MAX 1 2 ]",
-            &["Self-attention", "Pooling", "taken for "],
+            &["Self-attention", "Pooling", "predicted: "],
         ),
         (
             Kind::Han,
             "one two three .\nfour five .",
-            &["class=\"word\"", "taken for "],
+            &["class=\"word\"", "predicted: "],
         ),
     ]
 }
 
 fn page(runs: &Runs, kind: Kind, text: &str) -> PathBuf {
     let to = runs.file(&format!("{kind:?}.html"));
-    let words = ["--text", text, "--to", to.to_str().unwrap()];
-    let said = runs.printed::<Attend>(kind, &words);
-    assert_eq!(said, format!("{}\n", to.display()));
+    let args = ["--text", text, "--to", to.to_str().unwrap()];
+    let stdout = runs.run_ok::<Attend>(kind, &args);
+    assert_eq!(stdout, format!("{}\n", to.display()));
     to
 }
 
@@ -71,77 +73,83 @@ fn every_model(runs: &Runs) {
         for part in parts {
             assert!(html.contains(part), "no {part} on the page of {kind:?}");
         }
-        let name = format!("Where {kind:?} looks");
+        let name = format!("Attention weights of {kind:?}");
         assert!(html.contains(&name), "{kind:?}");
     }
-    // Without another place, it is beside the run.
-    runs.printed::<Attend>(Kind::Gpt, &["--text", "to be"]);
-    assert!(runs.run(Kind::Gpt).join("attention.html").is_file());
+    // By default, the page is in the run folder.
+    runs.run_ok::<Attend>(Kind::Gpt, &["--text", "to be"]);
+    assert!(runs.folder(Kind::Gpt).join("attention.html").is_file());
 }
 
 fn given_target(runs: &Runs) {
-    let trained = Trained::open(runs.run(Kind::Transformer), Which::Last, None, &[]).unwrap();
-    let all = trained.attend("a b c", Some("d c"), None).unwrap();
-    let titles: Vec<&str> = all
+    let trained = TrainedRun::open(
+        runs.folder(Kind::Transformer),
+        CheckpointChoice::Last,
+        None,
+        &[],
+    )
+    .unwrap();
+    let maps = trained.attention_maps("a b c", Some("d c"), None).unwrap();
+    let titles: Vec<&str> = maps
         .page
         .parts
         .iter()
         .map(|part| match part {
             Part::Heads(heads) => heads.title(),
-            _ => panic!("a Transformer has heads"),
+            _ => panic!("not attention heads"),
         })
         .collect();
     assert_eq!(titles.len(), 3, "{titles:?}");
-    let svg = all.heat(None, None).unwrap().to_svg();
-    // What is written, and what for: the target and its end, by the source.
+    let svg = maps.heatmap(None, None).unwrap().to_svg();
+    // Target tokens with the end token, and source tokens.
     for token in [">d<", ">c<", ">&lt;/s&gt;<", ">a<", ">b<"] {
         has(&svg, token);
     }
     let decoder = trained
-        .attend("a b c", Some("d c"), Some(Side::Decoder))
+        .attention_maps("a b c", Some("d c"), Some(AttentionKind::Decoder))
         .unwrap();
     assert_eq!(decoder.page.parts.len(), 1);
-    let svg = decoder.heat(Some(1), Some(2)).unwrap().to_svg();
+    let svg = decoder.heatmap(Some(1), Some(2)).unwrap().to_svg();
     has(&svg, "Decoder, layer 1, head 2");
     has(&svg, ">&lt;s&gt;<");
 }
 
-fn picture(runs: &Runs) {
+fn heatmap_files(runs: &Runs) {
     let [svg, png] = ["one.svg", "one.png"].map(|name| runs.file(name).display().to_string());
-    let words = ["--text", "a b", "--svg", &svg, "--png", &png, "--dark"];
-    let said = runs.printed::<Attend>(Kind::Seq2Seq, &words);
-    assert_eq!(said, format!("{svg}\n{png}\n"), "no page was asked for");
+    let args = ["--text", "a b", "--svg", &svg, "--png", &png, "--dark"];
+    let stdout = runs.run_ok::<Attend>(Kind::Seq2Seq, &args);
+    assert_eq!(stdout, format!("{svg}\n{png}\n"), "only the heatmaps");
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
     assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
 }
 
 fn refusals(runs: &Runs) {
     let to = runs.file("none.svg").display().to_string();
-    for (kind, words, part) in [
+    for (kind, args, part) in [
         (
             Kind::Transformer,
             vec!["--text", "a", "--layer", "9", "--svg", &to],
-            "has no layer 9: it has 1, counted from 1",
+            "cross-attention has 1 layer; --layer must be 1",
         ),
         (
             Kind::Transformer,
             vec!["--text", "a", "--head", "3", "--svg", &to],
-            "has no head 3: it has 2, counted from 1",
+            "cross-attention has 2 heads; --head must be 1 or 2",
         ),
         (
             Kind::Transformer,
             vec!["--text", "a", "--head", "1"],
-            "--layer and --head choose a picture",
+            "--layer and --head select a heatmap",
         ),
         (
             Kind::Transformer,
             vec!["--text", "a b c d a b c"],
-            "--text: row 0 has 7 tokens, and the model has positions for 6",
+            "--text has 7 tokens; the model's context is 6",
         ),
         (
             Kind::Gpt,
             vec!["--text", "a", "--target", "b"],
-            "--target is for models that make one text of another, and this is a gpt",
+            "--target is for sequence-to-sequence models; this run is a gpt",
         ),
         (
             Kind::Seq2Seq,
@@ -151,16 +159,16 @@ fn refusals(runs: &Runs) {
         (
             Kind::Seq2Seq,
             vec!["--text", "a", "--layer", "1", "--svg", &to],
-            "an alignment has no layers and heads",
+            "a seq2seq alignment has no layers or heads",
         ),
         (
             Kind::Han,
             vec!["--text", "one .", "--svg", &to],
-            "a document is shown as a page",
+            "a HAN has no heatmap",
         ),
     ] {
-        let said = runs.refused::<Attend>(kind, &words);
-        assert!(said.contains(part), "{kind:?} {words:?}: {said}");
+        let message = runs.run_err::<Attend>(kind, &args);
+        assert!(message.contains(part), "{kind:?} {args:?}: {message}");
     }
     assert!(!Path::new(&to).exists());
 }
@@ -174,7 +182,7 @@ fn browser() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Pages come to the end of their script, without a complaint.
+/// The scripts of the pages finish without a message on the console.
 fn in_browser(runs: &Runs, browser: &Path) -> Result<(), Failed> {
     for (kind, text, _) in texts() {
         let page = page(runs, kind, text);
@@ -185,12 +193,12 @@ fn in_browser(runs: &Runs, browser: &Path) -> Result<(), Failed> {
             .arg(format!("--user-data-dir={}", profile.display()))
             .arg(format!("file://{}", page.display()))
             .output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if let Some(complaint) = said.lines().find(|line| line.contains("CONSOLE")) {
-            return Err(format!("{kind:?}: {complaint}").into());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        if let Some(line) = stderr.lines().find(|line| line.contains("CONSOLE")) {
+            return Err(format!("{kind:?}: {line}").into());
         }
         let dom = String::from_utf8_lossy(&output.stdout);
-        // Each stack of heads has one that is chosen, and each map has told its scale.
+        // One selected head in each overview, and a colour scale for each heatmap.
         let (pressed, scales) = match kind {
             Kind::Transformer => (3, 3),
             Kind::Seq2Seq => (0, 1),
@@ -200,9 +208,9 @@ fn in_browser(runs: &Runs, browser: &Path) -> Result<(), Failed> {
         };
         let found = (
             dom.matches("aria-pressed=\"true\"").count(),
-            dom.matches("<span class=\"most\">").count(),
+            dom.matches("<span class=\"max\">").count(),
         );
-        if found != (pressed, scales) || dom.contains("<span class=\"most\"></span>") {
+        if found != (pressed, scales) || dom.contains("<span class=\"max\"></span>") {
             return Err(format!("{kind:?}: {found:?} in {dom}").into());
         }
     }

@@ -1,4 +1,4 @@
-//! Names and labels in files of others: a terminal is not given what it would act on.
+//! Control characters in tensor names, labels and paths are escaped before they are printed.
 
 use std::fs;
 use std::process::Command;
@@ -10,25 +10,25 @@ use zoo_train::cli::classify::Classify;
 use zoo_train::cli::eval::Eval;
 use zoo_train::cli::inspect::Inspect;
 
-use crate::runs::{Kind, Runs, printed, refused};
+use crate::runs::{Kind, Runs, run_err, run_ok};
 use crate::shared::{copy_folder, has};
 
-/// Sets the title, clears the screen, begins a line of its own, reorders what follows.
+/// Sets the terminal title, clears the screen, starts a new line, reverses the text direction.
 const HOSTILE: &str = "\u{1b}]0;t\u{7}\u{1b}[2J\n\u{9b}31m\u{202e}";
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
-        runs.trial("hostile::names_of_tensors", tensors),
+        runs.trial("hostile::tensor_names", tensors),
         runs.trial("hostile::labels", labels),
-        runs.trial("hostile::files_of_every_kind_through_the_program", program),
+        runs.trial("hostile::error_messages", program),
     ]
 }
 
 fn check(text: &str) {
-    let acted_on = |it: char| {
+    let is_unsafe = |it: char| {
         !matches!(it, '\n' | '\t') && (it.is_control() || matches!(it, '\u{202a}'..='\u{202e}'))
     };
-    assert!(!text.contains(acted_on), "{text:?}");
+    assert!(!text.contains(is_unsafe), "{text:?}");
 }
 
 fn tensors(runs: &Runs) {
@@ -36,10 +36,10 @@ fn tensors(runs: &Runs) {
         let path = runs.file(name);
         let key = format!("{HOSTILE}.weight");
         let one = TensorData::new(vec![1_f32], [1]);
-        Weights::of_tensors([(key, one)]).replace(&path).unwrap();
+        Weights::from_tensors([(key, one)]).replace(&path).unwrap();
         for more in [&[][..], &["--weights"]] {
-            let words = [&[path.to_str().unwrap()], more].concat();
-            let text = printed::<Inspect>(&words);
+            let args = [&[path.to_str().unwrap()], more].concat();
+            let text = run_ok::<Inspect>(&args);
             check(&text);
             has(&text, "\\u{1b}]0;t\\u{7}\\u{1b}[2J\\n\\u{9b}31m\\u{202e}");
             assert_eq!(text.lines().count(), 3, "{text}");
@@ -49,19 +49,19 @@ fn tensors(runs: &Runs) {
 
 fn labels(runs: &Runs) {
     let run = runs.file("hostile-labels");
-    copy_folder(runs.run(Kind::Classifier), &run);
+    copy_folder(runs.folder(Kind::Classifier), &run);
     let path = run.join("labels.json");
     let labels: Vec<String> = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let labels: Vec<String> = labels.iter().map(|it| format!("{HOSTILE}{it}")).collect();
     fs::write(&path, serde_json::to_string(&labels).unwrap()).unwrap();
     let run = run.to_str().unwrap();
-    let file = runs.written("hostile-line.txt", "[ MAX 1 2 ]\n");
-    let text = printed::<Classify>(&[run, "--file", file.to_str().unwrap()]);
+    let file = runs.write("hostile-line.txt", "[ MAX 1 2 ]\n");
+    let text = run_ok::<Classify>(&[run, "--file", file.to_str().unwrap()]);
     check(&text);
     assert_eq!(text.lines().count(), 1, "{text:?}");
     has(&text, "\\u{1b}]0;t");
-    // None of the labels of the data is known.
-    let text = refused::<Eval>(&[run]);
+    // The labels of the data are unknown.
+    let text = run_err::<Eval>(&[run]);
     check(&text);
     has(&text, "\\u{1b}]0;t");
 }
@@ -72,15 +72,15 @@ fn program(runs: &Runs) {
             "[run]\noutput = {:?}\n[data]\n{data}\n[model]\nkind = \"classifier\"\n",
             runs.file("hostile-runs").display().to_string()
         );
-        runs.written(name, text)
+        runs.write(name, text)
     };
-    let table = runs.written("hostile.csv", format!("{}\n1\n", HOSTILE.replace('\n', "")));
+    let table = runs.write("hostile.csv", format!("{}\n1\n", HOSTILE.replace('\n', "")));
     let train = format!(
         "kind = \"labelled\"\ntrain = {:?}",
         table.display().to_string()
     );
-    let weights = runs.written("hostile-broken.safetensors", format!("{HOSTILE}weights"));
-    for (words, part) in [
+    let weights = runs.write("hostile-broken.safetensors", format!("{HOSTILE}weights"));
+    for (args, part) in [
         (
             ["train".into(), toml("hostile-csv.toml", &train)],
             "unknown column",
@@ -92,17 +92,20 @@ fn program(runs: &Runs) {
             ],
             "unknown key",
         ),
-        (["inspect".into(), weights], "not a whole safetensors file"),
+        (
+            ["inspect".into(), weights],
+            "invalid or truncated safetensors file",
+        ),
         (
             ["inspect".into(), runs.file("no\u{1b}[2Jfile")],
-            "there is no",
+            "does not exist",
         ),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_zoo")).args(words).output();
+        let output = Command::new(env!("CARGO_BIN_EXE_zoo")).args(args).output();
         let output = output.unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(part), "{said:?} has no {part}");
-        check(&said);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(part), "{stderr:?} has no {part}");
+        check(&stderr);
     }
 }

@@ -1,20 +1,20 @@
-//! Runs that were trained, used on the device that `ZOO_BACKEND` names (default: flex). A device
-//! that cannot be opened fails the run.
+//! Commands on trained runs, on the device that `ZOO_BACKEND` names (default: flex). A device that
+//! cannot be opened fails the test run.
 
-// A test without the usual harness is a program to clippy; here, too, a panic is an answer.
+// Clippy does not recognise a test without the standard harness.
 #![allow(clippy::unwrap_used)]
 
 mod attend;
+mod evaluation;
+mod generation;
 mod hostile;
-mod judging;
-mod looking_inside;
+mod inspect;
 mod outputs;
 mod program;
 mod refusals;
 mod runs;
 #[path = "../shared/mod.rs"]
 mod shared;
-mod writing;
 
 use std::process::ExitCode;
 
@@ -34,12 +34,12 @@ fn main() -> ExitCode {
 }
 
 fn trials(runs: &Runs) -> Vec<Trial> {
-    let mut trials = writing::trials(runs);
-    trials.extend(judging::trials(runs));
+    let mut trials = generation::trials(runs);
+    trials.extend(evaluation::trials(runs));
     trials.extend(attend::on_devices(runs));
-    // What follows is about files, processes and messages, in which the device has no part.
+    // The rest tests files, processes and messages and does not depend on the device.
     if runs.backend() == Backend::Flex {
-        trials.extend(looking_inside::trials(runs));
+        trials.extend(inspect::trials(runs));
         trials.extend(attend::trials(runs));
         trials.extend(outputs::trials(runs));
         trials.extend(refusals::trials(runs));

@@ -1,32 +1,35 @@
-//! Where commands write to.
+//! Output files of commands.
 
 use libtest_mimic::Trial;
 use zoo_train::average;
 use zoo_train::cli::attend::Attend;
 
-use crate::runs::{Kind, Runs, printed};
+use crate::runs::{Kind, Runs, run_ok};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
-    let mut trials = vec![runs.trial("outputs::every_file_of_a_run_is_known", every_file)];
+    let mut trials = vec![runs.trial("outputs::run_folders_contain_only_known_files", every_file)];
     #[cfg(unix)]
-    trials.push(runs.trial("outputs::links_and_pipes_are_written_to", unix::every_flag));
+    trials.push(runs.trial(
+        "outputs::links_and_pipes_are_not_replaced",
+        unix::every_flag,
+    ));
     trials
 }
 
-/// By which `--overwrite` knows what it may remove.
+/// `--overwrite` removes only known files.
 fn every_file(runs: &Runs) {
     use Kind::{Classifier, Gpt, Han, Seq2Seq, Transformer};
 
     for kind in [Transformer, Seq2Seq, Gpt, Classifier, Han] {
-        let finished = runs.finished(kind);
-        let folder = &finished.folder;
-        average(folder, &[finished.steps]).unwrap();
+        let output = runs.train_output(kind);
+        let folder = &output.folder;
+        average(folder, &[output.steps]).unwrap();
         assert_eq!(folder.foreign().unwrap(), None, "{kind:?}");
         assert!(folder.file("average.safetensors").is_file());
     }
-    // By `zoo attend` without a file.
-    let folder = &runs.finished(Kind::Han).folder;
-    let page = printed::<Attend>(&[&runs.word(Kind::Han), "--text", "one two ."]);
+    // The default output of `zoo attend`.
+    let folder = &runs.train_output(Kind::Han).folder;
+    let page = run_ok::<Attend>(&[&runs.arg(Kind::Han), "--text", "one two ."]);
     assert_eq!(
         page.trim_end(),
         folder.file("attention.html").display().to_string()
@@ -44,23 +47,20 @@ mod unix {
     use zoo_train::cli::eval::Eval;
     use zoo_train::cli::translate::Translate;
 
-    use crate::runs::{Kind, Runs, printed};
+    use crate::runs::{Kind, Runs, run_ok};
 
     /// `--to`, `--hypotheses`, `--svg` and `--png`.
     pub(super) fn every_flag(runs: &Runs) {
-        let run = runs.word(Kind::Transformer);
-        let lines = runs
-            .written("outputs.txt", "a b\nc\n")
-            .display()
-            .to_string();
+        let run = runs.arg(Kind::Transformer);
+        let lines = runs.write("outputs.txt", "a b\nc\n").display().to_string();
         let translate = |to: &str| {
-            printed::<Translate>(&[&run, "--file", &lines, "--to", to]);
+            run_ok::<Translate>(&[&run, "--file", &lines, "--to", to]);
         };
         let eval = |to: &str| {
-            printed::<Eval>(&[&run, "--hypotheses", to]);
+            run_ok::<Eval>(&[&run, "--hypotheses", to]);
         };
         let attend = |flag: &str, to: &str| {
-            printed::<Attend>(&[&run, "--text", "a b", flag, to]);
+            run_ok::<Attend>(&[&run, "--text", "a b", flag, to]);
         };
         type Write<'a> = (&'a str, &'a dyn Fn(&str));
         let commands: [Write<'_>; 5] = [
@@ -72,22 +72,22 @@ mod unix {
         ];
         for (name, write) in commands {
             let path = |kind: &str| runs.file(&format!("outputs-{name}-{kind}"));
-            let word = |path: &Path| path.display().to_string();
+            let arg = |path: &Path| path.display().to_string();
             let [plain, target, link, null, pipe] =
                 ["plain", "target", "link", "null", "pipe"].map(path);
-            write(&word(&plain));
+            write(&arg(&plain));
             let expected = std::fs::read(&plain).unwrap();
             assert!(!expected.is_empty(), "{name}");
 
             std::fs::write(&target, "old").unwrap();
             symlink(&target, &link).unwrap();
-            write(&word(&link));
+            write(&arg(&link));
             assert!(link.is_symlink(), "{name}: the link is replaced");
             assert_eq!(std::fs::read(&target).unwrap(), expected, "{name}");
 
-            // Not the device itself: a defect would replace it for the whole system.
+            // A link, because a bug would replace the device for the whole system.
             symlink("/dev/null", &null).unwrap();
-            write(&word(&null));
+            write(&arg(&null));
             assert!(
                 null.is_symlink(),
                 "{name}: the link to a device is replaced"
@@ -100,13 +100,13 @@ mod unix {
                     .unwrap()
                     .success()
             );
-            // Ends also where nothing is written to the pipe.
+            // The timeout is for the case that nothing is written to the pipe.
             let mut reader = Command::new("timeout")
-                .args(["60", "cat", &word(&pipe)])
+                .args(["60", "cat", &arg(&pipe)])
                 .stdout(std::process::Stdio::piped())
                 .spawn()
                 .unwrap();
-            write(&word(&pipe));
+            write(&arg(&pipe));
             let is_pipe = std::fs::metadata(&pipe).unwrap().file_type().is_fifo();
             if !is_pipe {
                 reader.kill().unwrap();

@@ -1,4 +1,4 @@
-//! The `zoo` program itself: what goes in, what comes out, and how it ends.
+//! The `zoo` program: standard streams and exit status.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -10,23 +10,23 @@ use crate::shared::{ends, has, lacks};
 
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     vec![
-        runs.trial("program::every_command_helps", helps),
-        runs.trial("program::lines_go_through_it", lines_go_through),
-        runs.trial("program::a_mistake_ends_it_in_words", mistakes),
+        runs.trial("program::every_command_has_help", help),
+        runs.trial("program::standard_input", standard_input),
+        runs.trial("program::invalid_arguments_are_rejected", invalid_arguments),
         #[cfg(unix)]
-        runs.trial("program::output_that_fails_is_no_panic", failing_output),
+        runs.trial("program::failing_output_does_not_panic", failing_output),
     ]
 }
 
-fn zoo(words: &[&str], input: &str) -> Output {
+fn zoo(args: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_zoo"))
-        .args(words)
+        .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One that has refused its arguments reads nothing.
+    // Fails if the program has rejected its arguments and exited.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn helps(_: &Runs) {
+fn help(_: &Runs) {
     let all = text(&zoo(&["--help"], "").stdout);
     for command in [
         "train",
@@ -55,42 +55,38 @@ fn helps(_: &Runs) {
     }
 }
 
-fn lines_go_through(runs: &Runs) {
-    let run = runs.word(Kind::Transformer);
+fn standard_input(runs: &Runs) {
+    let run = runs.arg(Kind::Transformer);
     let output = zoo(&["translate", &run], "a b\n\nc\n");
-    let [said, complained] = [&output.stdout, &output.stderr].map(|it| text(it));
-    assert!(output.status.success(), "{complained}");
-    assert_eq!(said.lines().count(), 3, "{said}");
-    // Nobody is asked who cannot see it. Drivers may have something to say of their own.
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| text(it));
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stdout.lines().count(), 3, "{stdout}");
+    // No prompt without a terminal. Drivers may print messages of their own.
     assert!(
-        !complained.contains("Ctrl-D") && !complained.contains("> "),
-        "{complained}"
+        !stderr.contains("Ctrl-D") && !stderr.contains("> "),
+        "{stderr}"
     );
-    lacks(&complained, "unknown");
+    lacks(&stderr, "vocabulary");
     let output = zoo(
         &["translate", &run, "--batch", "1"],
         "a zwölf\nb\nzwölf zwölf a\n",
     );
-    let complained = text(&output.stderr);
-    let expected = "3 of 6 tokens, in 2 of 3 lines, are unknown to the tokenizer";
-    assert_eq!(complained.matches(expected).count(), 1, "{complained}");
-    let run = runs.word(Kind::Classifier);
+    let stderr = text(&output.stderr);
+    let expected = "3 of 6 tokens, in 2 of 3 lines, are not in the vocabulary";
+    assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
+    let run = runs.arg(Kind::Classifier);
     let output = zoo(&["classify", &run, "--top", "1"], "[ MAX 1 2 ]\n");
     assert_eq!(text(&output.stdout).split('\t').count(), 2);
 }
 
-fn mistakes(runs: &Runs) {
-    let run = runs.word(Kind::Transformer);
-    for (words, input, part) in [
-        (
-            vec!["translate", &run],
-            "",
-            "there is nothing in standard input",
-        ),
+fn invalid_arguments(runs: &Runs) {
+    let run = runs.arg(Kind::Transformer);
+    for (args, input, part) in [
+        (vec!["translate", &run], "", "standard input is empty"),
         (
             vec!["translate", &run, "--checkpoint", "bst"],
             "",
-            "expected best, last, average or the number of a step",
+            "expected best, last, average or a step",
         ),
         (
             vec!["translate", &run, "--set", "decoding.max_lenght=3"],
@@ -100,31 +96,31 @@ fn mistakes(runs: &Runs) {
         (
             vec!["generate", &run],
             "",
-            "is a transformer, which cannot generate",
+            "is a transformer, which does not support `zoo generate`",
         ),
         (vec!["attend", &run], "", "<--text <TEXT>|--file <FILE>>"),
         (vec!["new", "gtp"], "", "did you mean gpt?"),
     ] {
-        let output = zoo(&words, input);
-        let complained = text(&output.stderr);
-        assert!(!output.status.success(), "{words:?}");
-        assert!(complained.contains(part), "{words:?}: {complained}");
-        assert_eq!(text(&output.stdout), "", "{words:?}");
+        let output = zoo(&args, input);
+        let stderr = text(&output.stderr);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(stderr.contains(part), "{args:?}: {stderr}");
+        assert_eq!(text(&output.stdout), "", "{args:?}");
     }
 }
 
-/// As in a shell: the streams are redirected, or closed by who reads them.
+/// Standard streams that are closed or on a full disk.
 #[cfg(unix)]
 fn failing_output(runs: &Runs) {
-    let run = runs.word(Kind::Transformer);
+    let run = runs.arg(Kind::Transformer);
     let zoo = env!("CARGO_BIN_EXE_zoo");
     let shell = |command: &str| {
-        // The status of `zoo`, also where it stands before others in a pipe.
+        // Descriptor 3 returns the exit status of `zoo` from within a pipe.
         let script = format!("exec 3>&1; ( {command} ) ");
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-        let [said, complained] = [&output.stdout, &output.stderr].map(|it| text(it));
-        assert!(!complained.contains("panicked"), "{command}: {complained}");
-        (said, complained)
+        let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| text(it));
+        assert!(!stderr.contains("panicked"), "{command}: {stderr}");
+        (stdout, stderr)
     };
     let config = format!("{run}/config.toml");
     let commands = [
@@ -134,33 +130,30 @@ fn failing_output(runs: &Runs) {
         format!("echo a b | {zoo} translate {run}"),
     ];
     for command in &commands {
-        // Nobody reads any more: quiet, as other programs are.
-        let (said, complained) = shell(&format!("( sleep 0.2; {command}; echo $? >&3 ) | true"));
-        assert_eq!(said, "0\n", "{command}: {complained}");
+        // A closed pipe is not an error, as in other programs.
+        let (stdout, stderr) = shell(&format!("( sleep 0.2; {command}; echo $? >&3 ) | true"));
+        assert_eq!(stdout, "0\n", "{command}: {stderr}");
         // A Vulkan driver prints errors of its own.
-        assert!(
-            !complained.contains("standard output"),
-            "{command}: {complained}"
-        );
+        assert!(!stderr.contains("standard output"), "{command}: {stderr}");
     }
     if !cfg!(target_os = "linux") {
         return;
     }
     for command in &commands {
-        let (said, complained) = shell(&format!("{command} > /dev/full; echo $?"));
-        assert_eq!(said, "1\n", "{command}: {complained}");
+        let (stdout, stderr) = shell(&format!("{command} > /dev/full; echo $?"));
+        assert_eq!(stdout, "1\n", "{command}: {stderr}");
         let expected = "error: standard output cannot be written: ";
-        assert!(complained.contains(expected), "{command}: {complained}");
+        assert!(stderr.contains(expected), "{command}: {stderr}");
     }
-    // What is told beside the result may be lost, the result may not.
-    let (said, _) = shell(&format!(
+    // Notes may be lost, the result may not.
+    let (stdout, _) = shell(&format!(
         "echo a zwölf | {zoo} translate {run} 2> /dev/full; echo $?"
     ));
-    ends(&said, "\n0\n");
-    let (said, _) = shell(&format!("{zoo} eval {run} 2> /dev/full; echo $?"));
-    ends(&said, "\n0\n");
-    let (said, _) = shell(&format!(
+    ends(&stdout, "\n0\n");
+    let (stdout, _) = shell(&format!("{zoo} eval {run} 2> /dev/full; echo $?"));
+    ends(&stdout, "\n0\n");
+    let (stdout, _) = shell(&format!(
         "{zoo} inspect {run}/nothing 2> /dev/full; echo $?"
     ));
-    assert_eq!(said, "1\n");
+    assert_eq!(stdout, "1\n");
 }

@@ -1,18 +1,17 @@
-//! A small run of every kind of model, trained once and used by all tests.
+//! A small run of every kind of model, trained once for all tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use clap::{Args, Parser};
 use libtest_mimic::Trial;
-use zoo_backend::{Backend, Opened};
+use zoo_backend::{Backend, OpenDevice};
 use zoo_config::Config;
 use zoo_train::cli::Command;
-use zoo_train::{Finished, TrainError, TrainOptions, train};
+use zoo_train::{TrainError, TrainOptions, TrainOutput, train};
 
-use crate::shared::Folder;
+use crate::shared::TempDir;
 
-/// A model of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Transformer,
@@ -22,31 +21,29 @@ pub(crate) enum Kind {
     Han,
 }
 
-/// Runs that are trained when they are first asked for.
+/// Lazily trained runs.
 #[derive(Clone)]
 pub(crate) struct Runs(Arc<Inner>);
 
 struct Inner {
-    opened: Opened,
-    folder: Folder,
-    trained: [OnceLock<Finished>; 5],
+    opened: OpenDevice,
+    folder: TempDir,
+    outputs: [OnceLock<TrainOutput>; 5],
 }
 
 impl Runs {
-    pub(crate) fn new(opened: Opened) -> Self {
+    pub(crate) fn new(opened: OpenDevice) -> Self {
         Self(Arc::new(Inner {
             opened,
-            folder: Folder::new(),
-            trained: Default::default(),
+            folder: TempDir::new(),
+            outputs: Default::default(),
         }))
     }
 
-    /// What they are trained on.
     pub(crate) fn backend(&self) -> Backend {
-        self.0.opened.word.backend
+        self.0.opened.id.backend
     }
 
-    /// A test with these runs.
     pub(crate) fn trial(&self, name: &str, test: fn(&Self)) -> Trial {
         let runs = self.clone();
         Trial::test(name, move || {
@@ -55,19 +52,17 @@ impl Runs {
         })
     }
 
-    /// A file of a test's own.
+    /// A path in the temporary folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.folder.join(name)
     }
 
-    /// The same with something in it.
-    pub(crate) fn written(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         self.0.folder.write(name, text)
     }
 
-    /// What came of the training.
-    pub(crate) fn finished(&self, kind: Kind) -> &Finished {
-        self.0.trained[kind as usize].get_or_init(|| {
+    pub(crate) fn train_output(&self, kind: Kind) -> &TrainOutput {
+        self.0.outputs[kind as usize].get_or_init(|| {
             let options = TrainOptions {
                 quiet: true,
                 ..TrainOptions::default()
@@ -76,43 +71,42 @@ impl Runs {
         })
     }
 
-    /// Where the run is.
-    pub(crate) fn run(&self, kind: Kind) -> &Path {
-        self.finished(kind).folder.path()
+    pub(crate) fn folder(&self, kind: Kind) -> &Path {
+        self.train_output(kind).folder.path()
     }
 
-    /// The same as an argument.
-    pub(crate) fn word(&self, kind: Kind) -> String {
-        self.run(kind).display().to_string()
+    /// The run folder as a command-line argument.
+    pub(crate) fn arg(&self, kind: Kind) -> String {
+        self.folder(kind).display().to_string()
     }
 
-    /// What a command printed, used with a run.
+    /// The output of a command on a run.
     #[track_caller]
-    pub(crate) fn printed<C: Command>(&self, kind: Kind, words: &[&str]) -> String {
-        printed::<C>(&[&[self.word(kind).as_str()], words].concat())
+    pub(crate) fn run_ok<C: Command>(&self, kind: Kind, args: &[&str]) -> String {
+        run_ok::<C>(&[&[self.arg(kind).as_str()], args].concat())
     }
 
-    /// What a command was refused with, used with a run.
+    /// The error of a command on a run.
     #[track_caller]
-    pub(crate) fn refused<C: Command>(&self, kind: Kind, words: &[&str]) -> String {
-        refused::<C>(&[&[self.word(kind).as_str()], words].concat())
+    pub(crate) fn run_err<C: Command>(&self, kind: Kind, args: &[&str]) -> String {
+        run_err::<C>(&[&[self.arg(kind).as_str()], args].concat())
     }
 
-    /// A file of a test's own with something in it, as an argument.
-    pub(crate) fn given(&self, name: &str, text: impl AsRef<[u8]>) -> String {
-        self.written(name, text).display().to_string()
+    /// Writes a file. Returns its path as a command-line argument.
+    pub(crate) fn text_file(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        self.write(name, text).display().to_string()
     }
 
     fn config(&self, kind: Kind) -> Config {
-        // Few steps of small models: on a software adapter each takes its time.
+        // Few steps of small models, because steps are slow on a software adapter.
         let copy = "data = { kind = \"copy\", symbols = 4, min_length = 2, max_length = 4, \
                     train_size = 60, valid_size = 6, test_size = 6 }\ndecoding.max_length = 6\n\
                     training.batch_size = 20\n";
         let sections = match kind {
-            // It has places for six tokens, so that a text can be too long.
+            // A context of six tokens, so that a text can be too long.
             Kind::Transformer => format!(
-                "{copy}model = {{ kind = \"transformer\", d_model = 8, heads = 2, layers = 1, \
-                 positions = {{ kind = \"learned\", longest = 6 }} }}\n\
+                "{copy}model = {{ kind = \"transformer\", d_model = 8, n_heads = 2, layers = 1, \
+                 positions = {{ kind = \"learned\", max_positions = 6 }} }}\n\
                  training.steps = 6\ntraining.checkpoint_every = 2\ntraining.keep = 3\n\
                  validation.every = 2"
             ),
@@ -122,17 +116,17 @@ impl Runs {
             ),
             Kind::Gpt => {
                 let text = "to be or not to be, that is the question. ".repeat(30);
-                let path = self.written("text.txt", text);
+                let path = self.write("text.txt", text);
                 format!(
                     "data = {{ kind = \"plain\", train = {:?}, test_share = 0.1 }}\n\
-                     model = {{ kind = \"gpt\", d_model = 8, heads = 2, layers = 1, context = 16 }}\n\
+                     model = {{ kind = \"gpt\", d_model = 8, n_heads = 2, layers = 1, context = 16 }}\n\
                      training.batch_size = 4\ntraining.steps = 2",
                     path.display().to_string()
                 )
             }
             Kind::Classifier => "data = { kind = \"listops\", max_depth = 2, max_length = 12, \
                                  train_size = 60, valid_size = 6, test_size = 8 }\n\
-                                 model = { kind = \"classifier\", d_model = 8, heads = 2, layers = 1, \
+                                 model = { kind = \"classifier\", d_model = 8, n_heads = 2, layers = 1, \
                                  pooling = \"attention\" }\n\
                                  training.batch_size = 20\ntraining.steps = 2"
                 .to_owned(),
@@ -144,9 +138,9 @@ impl Runs {
                 .to_owned(),
         };
         let text = format!(
-            "run.output = {:?}\nrun.name = \"{kind:?}\"\nbackend.word = \"{}\"\n{sections}\n",
+            "run.output = {:?}\nrun.name = \"{kind:?}\"\nbackend.name = \"{}\"\n{sections}\n",
             self.file("runs").display().to_string(),
-            self.0.opened.word
+            self.0.opened.id
         );
         Config::parse("small.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
@@ -158,28 +152,28 @@ struct Line<A: Args> {
     arguments: A,
 }
 
-/// What a command does with these words, and what it printed until then.
-pub(crate) fn run<C: Command>(words: &[&str]) -> (Result<(), TrainError>, String) {
-    let words = ["zoo"].iter().chain(words);
-    let line = Line::<C>::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+/// The result of a command and its output.
+pub(crate) fn run<C: Command>(args: &[&str]) -> (Result<(), TrainError>, String) {
+    let args = ["zoo"].iter().chain(args);
+    let line = Line::<C>::try_parse_from(args).unwrap_or_else(|error| panic!("{error}"));
     let mut out = vec![];
-    let done = line.arguments.run(&mut out);
-    (done, String::from_utf8(out).unwrap())
+    let result = line.arguments.run(&mut out);
+    (result, String::from_utf8(out).unwrap())
 }
 
-/// What a command printed.
+/// The output of a command that succeeds.
 #[track_caller]
-pub(crate) fn printed<C: Command>(words: &[&str]) -> String {
-    let (done, text) = run::<C>(words);
-    done.unwrap_or_else(|error| panic!("{error}"));
+pub(crate) fn run_ok<C: Command>(args: &[&str]) -> String {
+    let (result, text) = run::<C>(args);
+    result.unwrap_or_else(|error| panic!("{error}"));
     text
 }
 
-/// What a command was refused with.
+/// The error of a command that fails.
 #[track_caller]
-pub(crate) fn refused<C: Command>(words: &[&str]) -> String {
-    match run::<C>(words) {
-        (Ok(()), text) => panic!("it was not refused: {text}"),
+pub(crate) fn run_err<C: Command>(args: &[&str]) -> String {
+    match run::<C>(args) {
+        (Ok(()), text) => panic!("the command did not fail: {text}"),
         (Err(error), _) => error.to_string(),
     }
 }

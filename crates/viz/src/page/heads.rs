@@ -1,12 +1,12 @@
-//! The heads of a stack of layers: all of them small, one of them large.
+//! Heatmaps of all heads: an overview of all layers and heads, and one large heatmap.
 
 use std::fmt::Write;
 
-use super::map::{map, weights};
-use crate::heat::check;
-use crate::{Heat, Matrix, PictureError, escape};
+use super::heatmap::{heatmap, weights};
+use crate::heatmap::check;
+use crate::{Heatmap, Matrix, VizError, escape};
 
-/// The weights of every head of every layer of an encoder, a decoder or what lies between.
+/// Attention weights of all layers and heads of an encoder, a decoder or cross-attention.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadMaps {
     title: String,
@@ -16,24 +16,28 @@ pub struct HeadMaps {
 }
 
 impl HeadMaps {
-    /// Weights by layer and head, a row for each of `queries` and a column for each of `keys`.
+    /// Creates maps from weights by layer and head, with a row for each of `queries` and a column
+    /// for each of `keys`.
     ///
     /// # Errors
     ///
-    /// If there is nothing to show, or a matrix does not have the size of the tokens.
+    /// If there are no layers, heads or tokens, or the weights do not match the number of tokens.
     pub fn new(
         title: impl Into<String>,
         queries: Vec<String>,
         keys: Vec<String>,
         layers: Vec<Vec<Matrix>>,
-    ) -> Result<Self, PictureError> {
+    ) -> Result<Self, VizError> {
         let title = title.into();
         if layers.is_empty() {
-            return Err(no_layer(&title, 1, 0));
+            return Err(VizError(format!("{title}: no layers")));
         }
         for (layer, heads) in layers.iter().enumerate() {
             if heads.is_empty() {
-                return Err(no_head(&title, layer + 1, 1, 0));
+                return Err(VizError(format!(
+                    "{title}: layer {} has no heads",
+                    layer + 1
+                )));
             }
             for (head, matrix) in heads.iter().enumerate() {
                 check(&title, (layer + 1, head + 1), &queries, &keys, matrix)?;
@@ -47,25 +51,36 @@ impl HeadMaps {
         })
     }
 
-    /// One of them, by layer and head from 1, for an SVG or a PNG.
+    /// Heatmap of one head for SVG or PNG output. Layer and head are counted from 1.
     ///
     /// # Errors
     ///
-    /// If there is no such layer, or it has no such head.
-    pub fn head(&self, layer: usize, head: usize) -> Result<Heat<'_>, PictureError> {
-        let heads = layer.checked_sub(1).and_then(|at| self.layers.get(at));
-        let heads = heads.ok_or_else(|| no_layer(&self.title, layer, self.layers.len()))?;
-        let matrix = head.checked_sub(1).and_then(|at| heads.get(at));
-        let matrix = matrix.ok_or_else(|| no_head(&self.title, layer, head, heads.len()))?;
-        Ok(Heat {
-            title: format!("{}, layer {layer}, head {head}", self.title),
+    /// If the layer or head is out of range.
+    pub fn head(&self, layer: usize, head: usize) -> Result<Heatmap<'_>, VizError> {
+        let title = &self.title;
+        let heads = layer.checked_sub(1).and_then(|i| self.layers.get(i));
+        let heads = heads.ok_or_else(|| {
+            let count = self.layers.len();
+            VizError(format!(
+                "{title}: layer {layer} is out of range 1..={count}"
+            ))
+        })?;
+        let matrix = head.checked_sub(1).and_then(|i| heads.get(i));
+        let matrix = matrix.ok_or_else(|| {
+            let count = heads.len();
+            VizError(format!(
+                "{title}: head {head} of layer {layer} is out of range 1..={count}"
+            ))
+        })?;
+        Ok(Heatmap {
+            title: format!("{title}, layer {layer}, head {head}"),
             queries: &self.queries,
             keys: &self.keys,
             weights: matrix,
         })
     }
 
-    /// What it shows.
+    /// Title of the section.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -74,13 +89,14 @@ impl HeadMaps {
         let title = escape(&self.title);
         let _ = write!(
             html,
-            "<p class=\"soft\">{} {}. A row is a token that attends, a column one that is \
-             attended to. Choose a head below, or in the grid of all of them.</p>\n\
+            "<p class=\"soft\">{} {}. Rows are queries, columns are keys. Select a head below or in \
+             the overview.</p>\n\
              <div class=\"overview\" role=\"group\" aria-label=\"{title}: all heads\">\n",
             self.layers.len(),
-            match self.layers.len() {
-                1 => "layer",
-                _ => "layers",
+            if self.layers.len() == 1 {
+                "layer"
+            } else {
+                "layers"
             }
         );
         for (layer, heads) in self.layers.iter().enumerate() {
@@ -104,7 +120,7 @@ impl HeadMaps {
         html.push_str("</div>\n");
         let heads: Vec<usize> = self.layers.iter().map(Vec::len).collect();
         let all: Vec<&Matrix> = self.layers.iter().flatten().collect();
-        map(
+        heatmap(
             html,
             &self.title,
             Some(&heads),
@@ -120,29 +136,17 @@ impl HeadMaps {
     }
 }
 
-fn no_layer(title: &str, layer: usize, layers: usize) -> PictureError {
-    PictureError(format!(
-        "{title} has no layer {layer}: it has {layers}, counted from 1"
-    ))
-}
-
-fn no_head(title: &str, layer: usize, head: usize, heads: usize) -> PictureError {
-    PictureError(format!(
-        "layer {layer} of {title} has no head {head}: it has {heads}, counted from 1"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heat::tests::words;
+    use crate::heatmap::tests::words;
 
-    fn maps(layers: Vec<Vec<Matrix>>) -> Result<HeadMaps, PictureError> {
+    fn maps(layers: Vec<Vec<Matrix>>) -> Result<HeadMaps, VizError> {
         HeadMaps::new("Encoder", words("a b"), words("x y z"), layers)
     }
 
     #[test]
-    fn every_head_is_there() {
+    fn page_contains_every_head() {
         let matrix = Matrix::new(2, 3, vec![0.5; 6]).unwrap();
         let maps = maps(vec![vec![matrix.clone(); 3], vec![matrix]]).unwrap();
         let mut html = String::new();
@@ -154,20 +158,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
-        let said = |result: Result<HeadMaps, PictureError>| result.unwrap_err().to_string();
-        assert_eq!(
-            said(maps(vec![])),
-            "Encoder has no layer 1: it has 0, counted from 1"
-        );
-        assert!(said(maps(vec![vec![]])).starts_with("layer 1 of Encoder has no head 1"));
+    fn invalid_layers_and_heads_are_rejected() {
+        let message = |result: Result<HeadMaps, VizError>| result.unwrap_err().to_string();
+        assert_eq!(message(maps(vec![])), "Encoder: no layers");
+        assert_eq!(message(maps(vec![vec![]])), "Encoder: layer 1 has no heads");
         let matrix = Matrix::new(2, 3, vec![0.5; 6]).unwrap();
-        let turned = Matrix::new(3, 2, vec![0.5; 6]).unwrap();
-        let wrong = maps(vec![vec![matrix.clone()], vec![matrix.clone(), turned]]);
-        assert!(said(wrong).starts_with("Encoder, layer 2, head 2: 3 rows and 2 columns"));
+        let transposed = Matrix::new(3, 2, vec![0.5; 6]).unwrap();
+        let wrong = maps(vec![vec![matrix.clone()], vec![matrix.clone(), transposed]]);
+        assert!(message(wrong).starts_with("Encoder, layer 2, head 2: 3 rows and 2 columns"));
         let maps = maps(vec![vec![matrix]]).unwrap();
-        for (layer, head) in [(0, 1), (2, 1), (1, 0), (1, 2)] {
-            assert!(maps.head(layer, head).is_err(), "{layer} {head}");
+        for (layer, head, expected) in [
+            (0, 1, "Encoder: layer 0 is out of range 1..=1"),
+            (2, 1, "Encoder: layer 2 is out of range 1..=1"),
+            (1, 0, "Encoder: head 0 of layer 1 is out of range 1..=1"),
+            (1, 2, "Encoder: head 2 of layer 1 is out of range 1..=1"),
+        ] {
+            let error = maps.head(layer, head).unwrap_err();
+            assert_eq!(error.to_string(), expected);
         }
     }
 }

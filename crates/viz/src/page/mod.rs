@@ -1,10 +1,10 @@
-//! Where a model attends, as one HTML page. Nothing is loaded from anywhere, and its own
-//! policy would forbid it.
+//! Attention weights as one standalone HTML page. Its content security policy forbids external
+//! resources.
 
 mod alignment;
 mod document;
 mod heads;
-mod map;
+mod heatmap;
 
 use std::fmt::Write;
 
@@ -12,17 +12,17 @@ pub use alignment::Alignment;
 pub use document::{Document, Sentence, Word};
 pub use heads::HeadMaps;
 
+use crate::colormap::{Theme, hex};
 use crate::escape;
-use crate::shade::{Theme, hex};
 
-/// A part of a page.
+/// A section of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
-    /// Layers and heads.
+    /// Heatmaps of layers and heads.
     Heads(HeadMaps),
-    /// Source and target of a sequence-to-sequence model.
+    /// Alignment of a sequence-to-sequence model.
     Alignment(Alignment),
-    /// Words and sentences of a hierarchical attention network.
+    /// Word and sentence weights of a hierarchical attention network.
     Document(Document),
 }
 
@@ -35,7 +35,7 @@ impl Part {
         }
     }
 
-    /// Writes it, and says what class of the style sheet it has.
+    /// Writes the section and returns its CSS class.
     fn write(&self, html: &mut String) -> &'static str {
         match self {
             Self::Heads(part) => part.write(html),
@@ -50,7 +50,7 @@ impl Part {
     }
 }
 
-/// A page of where a model attends.
+/// An HTML page of attention weights.
 ///
 /// ```
 /// # use zoo_viz::{AttentionPage, HeadMaps, Matrix, Part};
@@ -59,33 +59,32 @@ impl Part {
 /// let encoder = HeadMaps::new("Encoder", tokens.clone(), tokens, vec![vec![weights]])?;
 /// let svg = encoder.head(1, 1)?.to_svg();
 /// let page = AttentionPage {
-///     title: "Where it looks".to_owned(),
+///     title: "Attention".to_owned(),
 ///     notes: vec!["a model of one layer and one head".to_owned()],
 ///     parts: vec![Part::Heads(encoder)],
 /// };
 /// let html = page.to_html();
-/// # assert!(html.contains("Where it looks") && svg.contains("long"));
-/// # Ok::<(), zoo_viz::PictureError>(())
+/// # assert!(html.contains("Attention") && svg.contains("long"));
+/// # Ok::<(), zoo_viz::VizError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AttentionPage {
-    /// At its head, and in the browser's title.
+    /// Heading, and title in the browser.
     pub title: String,
-    /// Below it, a line each: the model, its input and output, when and how it was made.
+    /// Lines below the heading: the model, its input and output, date and command.
     pub notes: Vec<String>,
-    /// In their order.
+    /// Sections in order.
     pub parts: Vec<Part>,
 }
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Nothing but what stands in the page itself.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 impl AttentionPage {
-    /// The page as HTML.
+    /// Renders the page.
     pub fn to_html(&self) -> String {
         let title = escape(&self.title);
         let mut html = format!(
@@ -94,33 +93,31 @@ impl AttentionPage {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n{}{STYLE}</style>\n\
              </head>\n<body>\n<h1>{title}</h1>\n",
-            colours(),
+            theme_variables(),
         );
         for note in &self.notes {
             let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(note));
         }
-        html.push_str(
-            "<noscript><p>The pictures of this page are drawn by a script, which is switched off.</p></noscript>\n",
-        );
+        html.push_str("<noscript><p>Enable JavaScript to see the heatmaps.</p></noscript>\n");
         if self.parts.is_empty() {
-            html.push_str("<p>There is nothing to show.</p>\n");
+            html.push_str("<p>No attention weights.</p>\n");
         }
         if self.parts.len() > 1 {
-            html.push_str("<nav aria-label=\"parts\">\n");
-            for (at, part) in self.parts.iter().enumerate() {
+            html.push_str("<nav aria-label=\"sections\">\n");
+            for (i, part) in self.parts.iter().enumerate() {
                 let title = escape(part.title());
-                let _ = writeln!(html, "<a href=\"#part-{}\">{title}</a>", at + 1);
+                let _ = writeln!(html, "<a href=\"#part-{}\">{title}</a>", i + 1);
             }
             html.push_str("</nav>\n");
         }
-        for (at, part) in self.parts.iter().enumerate() {
+        for (i, part) in self.parts.iter().enumerate() {
             let mut body = String::new();
             let class = part.write(&mut body);
             let title = escape(part.title());
             let _ = writeln!(
                 html,
                 "<section class=\"part {class}\" id=\"part-{}\">\n<h2>{title}</h2>\n{body}</section>",
-                at + 1,
+                i + 1,
             );
         }
         let _ = write!(
@@ -133,9 +130,8 @@ impl AttentionPage {
     }
 }
 
-/// The page's own colours as variables of the style sheet.
-fn colours() -> String {
-    let root = |theme: Theme| format!(":root {{ --page: {} }}", hex(theme.page()));
+fn theme_variables() -> String {
+    let root = |theme: Theme| format!(":root {{ --background: {} }}", hex(theme.background()));
     format!(
         "{}\n@media (prefers-color-scheme: dark) {{ {} }}\n",
         root(Theme::Light),
@@ -143,9 +139,9 @@ fn colours() -> String {
     )
 }
 
-/// The colours of weights for the script: for each theme, above zero and below.
+/// Colour maps for the script: positive and negative, for each theme.
 fn ramps() -> String {
-    let theme = |theme: Theme| format!("[{:?}, {:?}]", theme.above(), theme.below());
+    let theme = |theme: Theme| format!("[{:?}, {:?}]", theme.positive(), theme.negative());
     format!(
         "{{ light: {}, dark: {} }}",
         theme(Theme::Light),
@@ -157,7 +153,7 @@ fn ramps() -> String {
 mod tests {
     use super::*;
     use crate::Matrix;
-    use crate::heat::tests::words;
+    use crate::heatmap::tests::words;
 
     fn page(tokens: &[String]) -> String {
         let n = tokens.len();
@@ -177,30 +173,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_loaded() {
+    fn page_has_no_external_resources() {
         let html = page(&words("a b"));
-        for word in ["http://", "https://", "src=\"", "@import", "url(", "fetch("] {
-            assert!(!html.contains(word), "{word}");
+        for pattern in ["http://", "https://", "src=\"", "@import", "url(", "fetch("] {
+            assert!(!html.contains(pattern), "{pattern}");
         }
         assert!(html.contains("default-src 'none'"));
     }
 
     #[test]
-    fn what_people_write_is_text() {
+    fn text_is_escaped() {
         let tokens = words("</script><script>alert(1)</script> <b>bold</b> \" ' & 好 \u{202e}");
         let html = page(&tokens);
         assert!(html.contains("<title>a &lt;page&gt; &amp; &quot;more&quot;</title>"));
         assert!(html.contains("&lt;img src=x&gt;"));
         assert!(!html.contains("<b>") && !html.contains("alert(1)</script>"));
-        // Its own script, and the weights.
+        // The script of the page, and the weights.
         assert_eq!(html.matches("<script").count(), 2);
         assert_eq!(html.matches("</script>").count(), 2);
         assert!(html.contains(">好</span>") && !html.contains('\u{202e}'));
     }
 
     #[test]
-    fn a_page_of_many_weights_is_not_much_larger_than_they_are() {
-        let tokens: Vec<String> = (0..200).map(|at| format!("t{at}")).collect();
+    fn page_size_is_proportional_to_the_weights() {
+        let tokens: Vec<String> = (0..200).map(|i| format!("t{i}")).collect();
         let matrix = Matrix::new(200, 200, vec![0.005; 40_000]).unwrap();
         let layers = vec![vec![matrix; 8]; 6];
         let maps = HeadMaps::new("Encoder", tokens.clone(), tokens, layers).unwrap();
@@ -214,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_page_says_so() {
+    fn empty_page() {
         let html = AttentionPage::default().to_html();
-        assert!(html.contains("nothing to show"), "{html}");
+        assert!(html.contains("No attention weights"), "{html}");
     }
 }

@@ -1,4 +1,4 @@
-//! Lines over two axes, as an SVG that stands alone and suits light and dark pages.
+//! Line plots as standalone SVGs for light and dark themes.
 
 mod axis;
 
@@ -7,43 +7,42 @@ use std::fmt::Write;
 pub use axis::{Axis, Scale, Ticks};
 
 use crate::escape;
-use crate::text::{STYLE, shortened};
+use crate::text::{STYLE, truncated};
 
 /// One line of a plot.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Line {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// What the legend says behind the name.
+    /// Text after the name in the legend.
     pub note: String,
-    /// Which colour.
+    /// Index of the colour.
     pub colour: usize,
-    /// Which stroke.
+    /// Index of the dash pattern.
     pub stroke: usize,
-    /// Points by rising `x`.
+    /// Points by increasing `x`.
     pub points: Vec<(f64, f64)>,
-    /// Around the line, `(x, low, high)` by rising `x`; may be empty.
+    /// Band around the line, `(x, low, high)` by increasing `x`; may be empty.
     pub band: Vec<(f64, f64, f64)>,
-    /// Whether each point is marked.
-    pub marked: bool,
+    /// Whether points have markers.
+    pub markers: bool,
 }
 
-/// Lines, their axes and a title.
+/// A line plot.
 #[derive(Debug, Clone)]
 pub struct Plot {
-    /// Above the plot.
+    /// Title above the plot.
     pub title: String,
-    /// Below it.
+    /// Horizontal axis.
     pub x: Axis,
-    /// To the left of it.
+    /// Vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// Lines.
     pub lines: Vec<Line>,
-    /// What to say where there is nothing to draw.
-    pub nothing: &'static str,
+    /// Text of a plot without points.
+    pub empty_message: &'static str,
 }
 
-/// Sizes in the SVG's own units.
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 74.0;
@@ -51,19 +50,18 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 38.0;
 const BOTTOM: f64 = 46.0;
 const LEGEND_LINE: f64 = 19.0;
-/// Room for a label below the plot.
-const LABEL: f64 = 44.0;
-/// Characters of the legend, about 6 units each, that the width has room for.
-const LEGEND_LETTERS: usize = 84;
+/// Minimum distance of labels of the horizontal axis.
+const LABEL_WIDTH: f64 = 44.0;
+/// Maximum length of a legend line, at about 6 units per character.
+const MAX_LEGEND_LEN: usize = 84;
 
-/// Colours that differ for eyes that see fewer of them (Okabe and Ito 2008, the
-/// yellow left out: it is too pale on white).
+/// Colour-blind safe palette (Okabe and Ito 2008) without yellow, which is too pale on white.
 const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888",
 ];
 const STROKES: [&str; 5] = ["", "7 4", "2 3", "10 3 2 3", "1 5"];
 
-/// The first colour is too dark for a black page.
+/// The first colour is too dark for a dark theme.
 const LINES: &str = "
 .zoo-grid { stroke: #8884; stroke-width: 1 }
 @media (prefers-color-scheme: dark) {
@@ -72,23 +70,22 @@ const LINES: &str = "
 ";
 
 impl Plot {
-    /// Draws the lines; an empty plot says that there is nothing to draw. Points that an
-    /// axis has no place for are left out.
+    /// Renders the plot. Points outside of the domain of an axis are skipped.
     pub fn to_svg(&self) -> String {
-        let holds = |x: f64, y: f64| self.x.holds(x) && self.y.holds(y);
-        let drawn: Vec<Line> = self
+        let contains = |x: f64, y: f64| self.x.contains(x) && self.y.contains(y);
+        let lines: Vec<Line> = self
             .lines
             .iter()
             .map(|line| {
                 let mut line = line.clone();
-                line.points.retain(|(x, y)| holds(*x, *y));
+                line.points.retain(|(x, y)| contains(*x, *y));
                 line.band
-                    .retain(|(x, low, high)| holds(*x, *low) && holds(*x, *high));
+                    .retain(|(x, low, high)| contains(*x, *low) && contains(*x, *high));
                 line
             })
             .filter(|line| !line.points.is_empty())
             .collect();
-        let height = HEIGHT + LEGEND_LINE * drawn.len() as f64 + 8.0;
+        let height = HEIGHT + LEGEND_LINE * lines.len() as f64 + 8.0;
         let title = escape(&self.title);
         let mut svg = format!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">
@@ -96,23 +93,23 @@ impl Plot {
 <text class="zoo-title" x="{LEFT}" y="20">{title}</text>
 "#
         );
-        if drawn.is_empty() {
+        if lines.is_empty() {
             let _ = writeln!(
                 svg,
                 r#"<text class="zoo-text" x="{LEFT}" y="{}">{}</text>"#,
                 HEIGHT / 2.0,
-                escape(self.nothing)
+                escape(self.empty_message)
             );
         } else {
-            let frame = Frame::around(self, &drawn);
+            let frame = Frame::new(self, &lines);
             frame.draw_axes(&mut svg);
-            // Bands below all lines.
-            for line in &drawn {
+            // Bands are below all lines.
+            for line in &lines {
                 frame.draw_band(&mut svg, line);
             }
-            for (at, line) in drawn.iter().enumerate() {
+            for (i, line) in lines.iter().enumerate() {
                 frame.draw_line(&mut svg, line);
-                draw_legend(&mut svg, line, at);
+                draw_legend(&mut svg, line, i);
             }
         }
         svg.push_str("</svg>\n");
@@ -120,66 +117,65 @@ impl Plot {
     }
 }
 
-/// A plot with the ends of its axes.
 struct Frame<'a> {
     plot: &'a Plot,
-    x_ends: (f64, f64),
-    y_ends: (f64, f64),
+    x_range: (f64, f64),
+    y_range: (f64, f64),
 }
 
 impl<'a> Frame<'a> {
-    fn around(plot: &'a Plot, lines: &[Line]) -> Self {
+    fn new(plot: &'a Plot, lines: &[Line]) -> Self {
         let points = || lines.iter().flat_map(|line| &line.points);
         let bands = || lines.iter().flat_map(|line| &line.band);
         let low_and_high = bands().flat_map(|(_, low, high)| [*low, *high]);
         Self {
             plot,
-            x_ends: plot.x.ends(points().map(|point| point.0)),
-            y_ends: plot
+            x_range: plot.x.range(points().map(|point| point.0)),
+            y_range: plot
                 .y
-                .ends(points().map(|point| point.1).chain(low_and_high)),
+                .range(points().map(|point| point.1).chain(low_and_high)),
         }
     }
 
-    fn x(&self, number: f64) -> f64 {
-        let (low, high) = self.x_ends;
-        LEFT + (self.plot.x.place(number) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+    fn x(&self, value: f64) -> f64 {
+        let (low, high) = self.x_range;
+        LEFT + (self.plot.x.transform(value) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
     }
 
-    fn y(&self, number: f64) -> f64 {
-        let (low, high) = self.y_ends;
-        let share = (self.plot.y.place(number) - low) / (high - low);
-        HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+    fn y(&self, value: f64) -> f64 {
+        let (low, high) = self.y_range;
+        let fraction = (self.plot.y.transform(value) - low) / (high - low);
+        HEIGHT - BOTTOM - fraction * (HEIGHT - TOP - BOTTOM)
     }
 
     fn draw_axes(&self, svg: &mut String) {
-        for tick in self.plot.y.ticks(self.y_ends) {
-            let (at, label) = (self.y(tick), escape(&(self.plot.y.label)(tick)));
+        for tick in self.plot.y.ticks(self.y_range) {
+            let (y, label) = (self.y(tick), escape(&(self.plot.y.label)(tick)));
             let _ = writeln!(
                 svg,
-                r#"<line class="zoo-grid" x1="{LEFT}" x2="{x2}" y1="{at:.1}" y2="{at:.1}"/><text class="zoo-text" x="{tx}" y="{ty:.1}" text-anchor="end">{label}</text>"#,
+                r#"<line class="zoo-grid" x1="{LEFT}" x2="{x2}" y1="{y:.1}" y2="{y:.1}"/><text class="zoo-text" x="{tx}" y="{ty:.1}" text-anchor="end">{label}</text>"#,
                 x2 = WIDTH - RIGHT,
                 tx = LEFT - 8.0,
-                ty = at + 4.0,
+                ty = y + 4.0,
             );
         }
-        let mut ticks = self.plot.x.ticks(self.x_ends);
+        let mut ticks = self.plot.x.ticks(self.x_range);
         ticks.sort_by(f64::total_cmp);
         ticks.dedup();
-        // Labels that would run into each other are left out.
+        // Labels that would overlap are skipped.
         let mut last_label = f64::NEG_INFINITY;
         for tick in ticks {
-            let at = self.x(tick);
+            let x = self.x(tick);
             let _ = writeln!(
                 svg,
-                r#"<line class="zoo-grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{}"/>"#,
+                r#"<line class="zoo-grid" x1="{x:.1}" x2="{x:.1}" y1="{TOP}" y2="{}"/>"#,
                 HEIGHT - BOTTOM
             );
-            if at - last_label > LABEL {
-                last_label = at;
+            if x - last_label > LABEL_WIDTH {
+                last_label = x;
                 let _ = writeln!(
                     svg,
-                    r#"<text class="zoo-text" x="{at:.1}" y="{}" text-anchor="middle">{}</text>"#,
+                    r#"<text class="zoo-text" x="{x:.1}" y="{}" text-anchor="middle">{}</text>"#,
                     HEIGHT - BOTTOM + 17.0,
                     escape(&(self.plot.x.label)(tick))
                 );
@@ -216,7 +212,7 @@ impl<'a> Frame<'a> {
             STROKES[line.stroke % STROKES.len()],
             self.path(line.points.iter().copied())
         );
-        if !line.marked {
+        if !line.markers {
             return;
         }
         for (x, y) in &line.points {
@@ -227,7 +223,7 @@ impl<'a> Frame<'a> {
                 (self.plot.x.label)(*x),
                 (self.plot.y.label)(*y)
             );
-            svg.push_str(&mark(line.colour, self.x(*x), self.y(*y), &title));
+            svg.push_str(&marker(line.colour, self.x(*x), self.y(*y), &title));
         }
     }
 
@@ -239,27 +235,26 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Below the plot, a row for each line, where it hides nothing.
-fn draw_legend(svg: &mut String, line: &Line, at: usize) {
-    let key = HEIGHT + LEGEND_LINE * at as f64 + 6.0;
+fn draw_legend(svg: &mut String, line: &Line, index: usize) {
+    let y = HEIGHT + LEGEND_LINE * index as f64 + 6.0;
     let colour = COLOURS[line.colour % COLOURS.len()];
     let dashes = STROKES[line.stroke % STROKES.len()];
-    let whole = format!("{}{}", line.name, line.note);
+    let text = format!("{}{}", line.name, line.note);
     let _ = writeln!(
         svg,
-        r#"<line x1="{LEFT}" x2="{x2}" y1="{key}" y2="{key}" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/><text class="zoo-text" x="{tx}" y="{ty}">{text}</text>"#,
+        r#"<line x1="{LEFT}" x2="{x2}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/><text class="zoo-text" x="{tx}" y="{ty}">{text}</text>"#,
         x2 = LEFT + 34.0,
         tx = LEFT + 42.0,
-        ty = key + 4.0,
-        text = escape(&shortened(&whole, LEGEND_LETTERS)),
+        ty = y + 4.0,
+        text = escape(&truncated(&text, MAX_LEGEND_LEN)),
     );
-    if line.marked {
-        svg.push_str(&mark(line.colour, LEFT + 17.0, key, &line.name));
+    if line.markers {
+        svg.push_str(&marker(line.colour, LEFT + 17.0, y, &line.name));
     }
 }
 
-/// A point of a line: when colours begin again, another shape.
-fn mark(colour: usize, x: f64, y: f64, title: &str) -> String {
+/// Marker of a point. When colours repeat, the shape changes.
+fn marker(colour: usize, x: f64, y: f64, title: &str) -> String {
     let (round, colour) = (colour / COLOURS.len(), COLOURS[colour % COLOURS.len()]);
     let shape = match round {
         0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.5" fill="{colour}">"#),
@@ -288,15 +283,15 @@ mod tests {
             scale,
             ticks: Ticks::Decimal,
             label: number,
-            air: 0.05,
-            with: None,
+            margin: 0.05,
+            include: None,
         };
         Plot {
             title: "a & b".to_owned(),
             x: axis("x", Scale::Linear),
             y: axis("y", scale),
             lines,
-            nothing: "nothing <here>",
+            empty_message: "no <data>",
         }
     }
 
@@ -304,12 +299,12 @@ mod tests {
         Line {
             name: "a <b>".to_owned(),
             points,
-            marked: true,
+            markers: true,
             ..Line::default()
         }
     }
 
-    /// The number of an attribute in the first tag of `text`.
+    /// Number of the first attribute of this name.
     fn attribute(text: &str, name: &str) -> f64 {
         let rest = text
             .split_once(&format!("{name}=\""))
@@ -319,37 +314,37 @@ mod tests {
     }
 
     #[test]
-    fn more_is_further_right_and_higher() {
+    fn points_are_in_order() {
         for scale in [Scale::Linear, Scale::Log] {
             let svg = plot(scale, vec![line(vec![(1.0, 1.0), (2.0, 2.0)])]).to_svg();
             let circles: Vec<&str> = svg.split("<circle").skip(1).collect();
-            assert_eq!(circles.len(), 3, "two points and the legend's");
+            assert_eq!(circles.len(), 3, "two points and the legend");
             assert!(attribute(circles[0], "cx") < attribute(circles[1], "cx"));
             assert!(attribute(circles[0], "cy") > attribute(circles[1], "cy"));
         }
     }
 
     #[test]
-    fn the_legend_lies_below_the_plot() {
+    fn legend_is_below_the_plot() {
         let svg = plot(Scale::Linear, vec![line(vec![(1.0, 1.0), (2.0, 2.0)]); 3]).to_svg();
         let texts: Vec<&str> = svg
             .split("<text")
             .filter(|text| text.contains("a &lt;b&gt;<"))
             .collect();
         assert_eq!(texts.len(), 3);
-        let places: Vec<f64> = texts.iter().map(|text| attribute(text, "y")).collect();
+        let positions: Vec<f64> = texts.iter().map(|text| attribute(text, "y")).collect();
         assert!(
-            places.iter().all(|y| *y > HEIGHT - BOTTOM + 34.0),
-            "{places:?}"
+            positions.iter().all(|y| *y > HEIGHT - BOTTOM + 34.0),
+            "{positions:?}"
         );
         assert!(
-            places.windows(2).all(|pair| pair[1] - pair[0] > 12.0),
-            "{places:?}"
+            positions.windows(2).all(|pair| pair[1] - pair[0] > 12.0),
+            "{positions:?}"
         );
     }
 
     #[test]
-    fn what_has_no_place_is_left_out() {
+    fn values_outside_of_the_domain_are_skipped() {
         let points = vec![
             (1.0, 0.0),
             (2.0, 3.0),
@@ -364,12 +359,12 @@ mod tests {
             !linear.contains("NaN") && !linear.contains("inf"),
             "{linear}"
         );
-        let nothing = plot(Scale::Log, vec![line(vec![(1.0, -1.0)])]).to_svg();
-        assert!(nothing.contains("nothing &lt;here&gt;"));
+        let empty = plot(Scale::Log, vec![line(vec![(1.0, -1.0)])]).to_svg();
+        assert!(empty.contains("no &lt;data&gt;"));
     }
 
     #[test]
-    fn colours_that_begin_again_have_another_shape() {
+    fn repeated_colours_have_another_shape() {
         let lines = [0, COLOURS.len(), 2 * COLOURS.len()].map(|colour| Line {
             colour,
             ..line(vec![(1.0, 1.0)])
@@ -381,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_and_text_is_escaped() {
+    fn legend_is_truncated_and_escaped() {
         let mut long = line(vec![(1.0, 1.0)]);
         long.note = "好".repeat(200);
         let svg = plot(Scale::Linear, vec![long]).to_svg();

@@ -1,27 +1,25 @@
-//! What a call computes with, forward and backward.
+//! Arguments of the CPU kernels.
 
 use std::ops::Range;
 
-use crate::flash::spread::Spread;
+use crate::flash::broadcast::Broadcast;
 use crate::pattern::TilePlan;
 use crate::pattern::rule::Rule;
 use crate::{AttentionShape, Dropout};
 
-/// What one call computes with.
 pub(crate) struct Call<'a> {
     pub(crate) shape: AttentionShape,
-    /// Which tiles anybody sees.
+    /// The tiles that are not fully masked.
     pub(crate) plan: &'a TilePlan,
-    /// Who sees whom in them.
+    /// The visible pairs within those tiles.
     pub(crate) rule: &'a Rule,
-    /// A mask that hides more: a byte a place, zero where seen.
-    pub(crate) hidden: Option<Spread<'a, u8>>,
+    /// An additional mask: zero where visible.
+    pub(crate) mask: Option<Broadcast<'a, u8>>,
     pub(crate) scale: f32,
-    /// What they are kept within.
     pub(crate) softcap: Option<f32>,
-    /// For each head, what scores lose with the distance.
+    /// The slope of each head.
     pub(crate) alibi: Option<&'a [f32]>,
-    pub(crate) bias: Option<Spread<'a, f32>>,
+    pub(crate) bias: Option<Broadcast<'a, f32>>,
     pub(crate) dropout: Option<Dropout>,
     /// `[batch, heads, seq_q, d_head]`
     pub(crate) query: &'a [f32],
@@ -31,86 +29,84 @@ pub(crate) struct Call<'a> {
     pub(crate) value: Heads<'a>,
 }
 
-/// Keys or values, head after head: the first rows of a larger room, perhaps, as a cache
-/// has them.
+/// The heads of keys or values. In a key/value cache a head has unused capacity at its end.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads<'a> {
-    pub(crate) numbers: &'a [f32],
-    /// Numbers from one head to the next.
-    pub(crate) apart: usize,
+    pub(crate) values: &'a [f32],
+    /// Elements from one head to the next.
+    pub(crate) stride: usize,
 }
 
 impl<'a> Heads<'a> {
-    /// The rows of a head, of all examples counted, which are so many numbers.
+    /// The first `len` elements of a head, counted over all examples.
     #[inline(always)]
-    pub(super) fn head(&self, head: usize, numbers: usize) -> &'a [f32] {
-        &self.numbers[head * self.apart..][..numbers]
+    pub(super) fn head(&self, head: usize, len: usize) -> &'a [f32] {
+        &self.values[head * self.stride..][..len]
     }
 }
 
 impl Call<'_> {
-    /// Whether a tile that is seen as a whole has its products for scores.
+    /// Whether the scores of an unmasked tile are the scaled dot products.
     pub(super) fn is_plain(&self) -> bool {
-        self.softcap.is_none()
-            && self.alibi.is_none()
-            && self.bias.is_none()
-            && self.hidden.is_none()
+        self.softcap.is_none() && self.alibi.is_none() && self.bias.is_none() && self.mask.is_none()
     }
 
-    /// Whether a weight of a tile may be zero because its key is hidden: by the pattern, by a
-    /// mask, or by a bias of minus infinity or any other large negative constant.
-    pub(super) fn may_hide(&self, tile: &Tile) -> bool {
-        !tile.is_whole || self.hidden.is_some() || self.bias.is_some()
+    /// Whether keys of a tile may be masked: by the pattern, by a mask, or by a bias of minus
+    /// infinity or any other large negative constant.
+    pub(super) fn may_mask(&self, is_unmasked: bool) -> bool {
+        !is_unmasked || self.mask.is_some() || self.bias.is_some()
     }
 
-    /// Which of up to 64 queries of `[example, head]` see a key.
-    pub(super) fn seen(
+    /// A bit set of which of up to 64 queries of `[example, head]` attend to a key.
+    pub(super) fn visible(
         &self,
         [example, head]: [usize; 2],
         queries: Range<usize>,
         key: usize,
     ) -> u64 {
-        let mut seen = self.rule.seen(&self.shape, example, queries.clone(), key);
-        if let Some(hidden) = self.hidden {
+        let mut visible = self
+            .rule
+            .visible_queries(&self.shape, example, queries.clone(), key);
+        if let Some(mask) = self.mask {
             for (bit, query) in queries.enumerate() {
-                if hidden.at([example, head, query, key]) != 0 {
-                    seen &= !(1 << bit);
+                if mask.get([example, head, query, key]) != 0 {
+                    visible &= !(1 << bit);
                 }
             }
         }
-        seen
+        visible
     }
 }
 
-/// Some queries of one head against some keys.
+/// A range of queries of one head and a range of keys.
 pub(super) struct Tile {
     pub(super) example: usize,
     pub(super) head: usize,
     pub(super) queries: Range<usize>,
     pub(super) keys: Range<usize>,
-    /// Nothing in it is hidden.
-    pub(super) is_whole: bool,
+    /// The rule masks nothing in it.
+    pub(super) is_unmasked: bool,
 }
 
-/// What the backward pass knows besides the call.
+/// Saved results of the forward pass and output gradients.
 #[derive(Clone, Copy)]
-pub(crate) struct Upstream<'a> {
+pub(crate) struct BackwardInputs<'a> {
     /// `[batch, heads, seq_q, d_value]`
     pub(crate) context: &'a [f32],
-    /// `[batch, heads, seq_q, 2]`: what [`forward`](super::forward) returned beside the context.
+    /// `[batch, heads, seq_q, 2]`, from [`forward`](super::forward).
     pub(crate) stats: &'a [f32],
-    /// `[batch, heads, seq_q, d_value]`: the gradient that arrives at the context.
+    /// `[batch, heads, seq_q, d_value]`
     pub(crate) d_context: &'a [f32],
-    /// `[batch, heads, seq_q]`: the gradient that arrives at the log-sum-exp, if any.
+    /// `[batch, heads, seq_q]`
     pub(crate) d_log_sum_exp: Option<&'a [f32]>,
 }
 
-/// Where a task of the backward pass adds its gradients.
-pub(super) struct Out<'a> {
+/// The gradients that a task of the backward pass writes.
+pub(super) struct GradSlices<'a> {
     pub(super) d_query: &'a mut [f32],
     pub(super) d_key: &'a mut [f32],
     pub(super) d_value: &'a mut [f32],
 }
 
-/// Numbers of a row in the statistics of the softmax: its maximum and its sum.
+/// Softmax statistics per row: the maximum and the sum.
 pub(crate) const STATS: usize = 2;

@@ -1,30 +1,33 @@
-//! NaN and infinity in rows that a mask hides.
+//! NaN and infinity in masked rows.
 //!
-//! A hidden key has a weight of zero, and zero times NaN is NaN. The matmuls therefore
-//! multiply a copy without non-finite elements; these are then added for the pairs alone
-//! whose weight is not zero.
+//! A masked key has a weight of zero, and zero times NaN is NaN. The matmuls therefore use a copy
+//! without non-finite elements, whose products are then added only for weights that are not zero.
 
 use super::kernel::QUERIES;
 
-/// The elements with zeros for those that are not finite; `None` if all are finite.
+/// A copy with non-finite elements replaced by zeros; `None` if nothing is masked or all elements
+/// are finite.
 #[inline(always)]
-pub(super) fn finite_copy(elements: &[f32]) -> Option<Vec<f32>> {
-    /// The exponent that infinities and NaN share, and that nothing else reaches.
-    const INFINITE: u32 = 0x7f80_0000;
-    let mut largest = 0;
-    // A plain loop: a closure would be compiled without the caller's instructions.
-    for x in elements {
-        largest = (x.to_bits() & 0x7fff_ffff).max(largest);
+pub(super) fn finite_copy(elements: &[f32], may_mask: bool) -> Option<Vec<f32>> {
+    /// The exponent bits of infinities and NaN.
+    const NON_FINITE: u32 = 0x7f80_0000;
+    if !may_mask {
+        return None;
     }
-    if largest < INFINITE {
+    let mut max = 0;
+    // A plain loop: a closure would be compiled without the caller's target features.
+    for x in elements {
+        max = (x.to_bits() & 0x7fff_ffff).max(max);
+    }
+    if max < NON_FINITE {
         return None;
     }
     let finite = |x: &f32| if x.is_finite() { *x } else { 0.0 };
     Some(elements.iter().map(finite).collect())
 }
 
-/// `sums[x][query] += weights[key][query] * rows[key][x]` for the elements of `rows` that
-/// are not finite and the weights that are not zero.
+/// `sums[x][query] += weights[key][query] * rows[key][x]` for the non-finite elements of `rows`
+/// and the non-zero weights.
 #[cold]
 pub(super) fn add_non_finite_by_key(weights: &[f32], rows: &[f32], width: usize, sums: &mut [f32]) {
     for (key, row) in rows.chunks_exact(width).enumerate() {
@@ -76,10 +79,11 @@ mod tests {
 
     #[test]
     fn only_non_finite_elements_are_replaced() {
-        let largest = [1.0, f32::MAX, f32::MIN, -0.0, f32::MIN_POSITIVE / 2.0];
-        assert_eq!(finite_copy(&largest), None);
+        let finite = [1.0, f32::MAX, f32::MIN, -0.0, f32::MIN_POSITIVE / 2.0];
+        assert_eq!(finite_copy(&finite, true), None);
         for element in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert_eq!(finite_copy(&[2.0, element]), Some(vec![2.0, 0.0]));
+            assert_eq!(finite_copy(&[2.0, element], true), Some(vec![2.0, 0.0]));
+            assert_eq!(finite_copy(&[2.0, element], false), None);
         }
     }
 }

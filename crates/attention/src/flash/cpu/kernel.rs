@@ -1,24 +1,23 @@
-//! The pieces of tiled attention on one tile, over any [`Simd`].
+//! Operations on one tile, generic over [`Simd`].
 //!
-//! Queries lie across the lanes: a tile of scores is held with a row per key and
-//! a column per query. Softmax then never adds up within a register, keys and
-//! values are read where they are, one number at a time, and all matmuls of the
-//! forward and the backward pass are the same one.
+//! Queries are mapped to SIMD lanes: a score tile has a row per key and a column per query. The
+//! softmax then needs no horizontal reduction, keys and values are read without repacking, and
+//! all matmuls of the forward and the backward pass share one function.
 
 use zoo_kernels::cpu::Simd;
 
 /// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
 pub(super) const QUERIES: usize = 64;
-/// Keys in a tile. With it, what the innermost loops touch is 24 KB of scores and
-/// 16 KB of queries: the first-level cache holds both.
+/// Keys in a tile. The innermost loops then access 24 KB of scores and 16 KB of queries, which fit
+/// into the L1 cache.
 pub(super) const KEYS: usize = 96;
 
-/// Rows of numbers become columns: `into` gets `columns` rows of `rows` numbers.
+/// Transposes a matrix: `into` gets `columns` rows of `rows` elements.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled; `from` can be read and `into` written in these
-/// sizes, with their rows as far apart as is said beside them, and do not overlap.
+/// The instructions of `S` are enabled; `from` can be read and `into` written with these sizes and
+/// strides, and they do not overlap.
 #[inline(always)]
 unsafe fn transpose<S: Simd>(
     [rows, columns]: [usize; 2],
@@ -27,7 +26,7 @@ unsafe fn transpose<S: Simd>(
 ) {
     let whole_rows = rows / S::LANES * S::LANES;
     let whole_columns = columns / S::LANES * S::LANES;
-    // SAFETY: all places are within what the caller promised.
+    // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
         for row in (0..whole_rows).step_by(S::LANES) {
             for column in (0..whole_columns).step_by(S::LANES) {
@@ -48,39 +47,38 @@ unsafe fn transpose<S: Simd>(
     }
 }
 
-/// At most [`QUERIES`] rows of `width` numbers become columns, with zeros for those that
-/// are not there.
+/// Transposes up to [`QUERIES`] rows of `width` elements into columns; missing columns are zero.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-pub(super) unsafe fn turn<S: Simd>(rows: &[f32], width: usize, turned: &mut [f32]) {
+pub(super) unsafe fn rows_to_columns<S: Simd>(rows: &[f32], width: usize, columns: &mut [f32]) {
     let count = rows.len() / width;
-    assert!(count <= QUERIES && turned.len() == width * QUERIES);
+    assert!(count <= QUERIES && columns.len() == width * QUERIES);
     if count < QUERIES {
-        turned.fill(0.0);
+        columns.fill(0.0);
     }
-    let (from, into) = ((rows.as_ptr(), width), (turned.as_mut_ptr(), QUERIES));
-    // SAFETY: as the caller promised, and checked here.
+    let (from, into) = ((rows.as_ptr(), width), (columns.as_mut_ptr(), QUERIES));
+    // SAFETY: the caller enabled the instructions; the sizes are checked above.
     unsafe { transpose::<S>([count, width], from, into) };
 }
 
-/// The other way: columns become rows, as many as there is room for.
+/// The inverse of [`rows_to_columns`]: transposes as many columns as `rows` has rows.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-pub(super) unsafe fn turn_back<S: Simd>(turned: &[f32], rows: &mut [f32], width: usize) {
+pub(super) unsafe fn columns_to_rows<S: Simd>(columns: &[f32], rows: &mut [f32], width: usize) {
     let count = rows.len() / width;
-    assert!(count <= QUERIES && turned.len() == width * QUERIES);
-    let (from, into) = ((turned.as_ptr(), QUERIES), (rows.as_mut_ptr(), width));
-    // SAFETY: as the caller promised, and checked here.
+    assert!(count <= QUERIES && columns.len() == width * QUERIES);
+    let (from, into) = ((columns.as_ptr(), QUERIES), (rows.as_mut_ptr(), width));
+    // SAFETY: the caller enabled the instructions; the sizes are checked above.
     unsafe { transpose::<S>([width, count], from, into) };
 }
 
-/// Multiplies each row of [`QUERIES`] numbers by the factor of its column.
+/// Multiplies each column by its factor.
 ///
 /// # Safety
 ///
@@ -89,27 +87,27 @@ pub(super) unsafe fn turn_back<S: Simd>(turned: &[f32], rows: &mut [f32], width:
 pub(super) unsafe fn scale_columns<S: Simd>(rows: &mut [f32], factors: &[f32; QUERIES]) {
     for row in rows.chunks_exact_mut(QUERIES) {
         for lanes in (0..QUERIES).step_by(S::LANES) {
-            // SAFETY: within the row and the factors, which are as long.
+            // SAFETY: the row and the factors have `QUERIES` elements.
             unsafe {
-                let place = row.as_mut_ptr().add(lanes);
+                let element = row.as_mut_ptr().add(lanes);
                 let factor = S::load(factors.as_ptr().add(lanes));
-                S::store(place, S::mul(S::load(place), factor));
+                S::store(element, S::mul(S::load(element), factor));
             }
         }
     }
 }
 
-/// Adds up the products of two tiles of columns, column by column and row after row:
-/// the order of the [`matmul`], to the last digit.
+/// The dot product of each column of `a` with that of `b`, summed in the same order as in the
+/// matmul, so that both are rounded identically.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-pub(super) unsafe fn products_of_columns<S: Simd>(a: &[f32], b: &[f32], sums: &mut [f32]) {
+pub(super) unsafe fn column_dots<S: Simd>(a: &[f32], b: &[f32], sums: &mut [f32]) {
     assert!(a.len() == b.len() && a.len().is_multiple_of(QUERIES) && sums.len() == QUERIES);
     for lanes in (0..QUERIES).step_by(S::LANES) {
-        // SAFETY: within rows of as many numbers, as checked.
+        // SAFETY: the lengths are checked above.
         unsafe {
             let mut sum = S::splat(0.0);
             for row in (0..a.len()).step_by(QUERIES) {
@@ -121,142 +119,142 @@ pub(super) unsafe fn products_of_columns<S: Simd>(a: &[f32], b: &[f32], sums: &m
     }
 }
 
-/// Takes a tile of scores (in units of log 2) into the running softmax of its
-/// queries: scores become weights, still to be divided by the sum, and the
-/// context so far is scaled to the new largest score.
+/// Updates the online softmax with a tile of scores (in units of log 2). The scores become
+/// unnormalised weights, and the context so far is rescaled to the new maximum.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled; `scores` has `keys` rows, `context` `d_value`
-/// rows, `largest` and `sum` one row, of [`QUERIES`] numbers each.
+/// rows, `max` and `sum` one row, of [`QUERIES`] elements each.
 #[inline(always)]
 pub(super) unsafe fn online_softmax<S: Simd>(
     keys: usize,
     scores: *mut f32,
-    largest: *mut f32,
+    max: *mut f32,
     sum: *mut f32,
     context: *mut f32,
     d_value: usize,
 ) {
-    // SAFETY: all places are within what the caller promised.
+    // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
         for lanes in (0..QUERIES).step_by(S::LANES) {
             let scores = scores.add(lanes);
-            let before = S::load(largest.add(lanes));
-            // Several at once: a maximum takes longer than it takes to start the next.
-            let mut most = [before; 4];
+            let old_max = S::load(max.add(lanes));
+            // Several accumulators hide the latency of the maximum.
+            let mut partial = [old_max; 4];
             for key in 0..keys / 4 {
-                for (at, most) in most.iter_mut().enumerate() {
-                    *most = S::max(*most, S::load(scores.add((4 * key + at) * QUERIES)));
+                for (i, partial) in partial.iter_mut().enumerate() {
+                    *partial = S::max(*partial, S::load(scores.add((4 * key + i) * QUERIES)));
                 }
             }
             for key in keys / 4 * 4..keys {
-                most[0] = S::max(most[0], S::load(scores.add(key * QUERIES)));
+                partial[0] = S::max(partial[0], S::load(scores.add(key * QUERIES)));
             }
-            let now = S::max(S::max(most[0], most[1]), S::max(most[2], most[3]));
-            let shrink = S::exp2(S::sub(before, now));
-            S::store(largest.add(lanes), now);
+            let [a, b, c, d] = partial;
+            let new_max = S::max(S::max(a, b), S::max(c, d));
+            let rescale = S::exp2(S::sub(old_max, new_max));
+            S::store(max.add(lanes), new_max);
 
             let mut total = [S::splat(0.0); 2];
             for key in 0..keys / 2 {
-                for (at, total) in total.iter_mut().enumerate() {
-                    let place = scores.add((2 * key + at) * QUERIES);
-                    let weight = S::exp2(S::sub(S::load(place), now));
-                    S::store(place, weight);
+                for (i, total) in total.iter_mut().enumerate() {
+                    let score = scores.add((2 * key + i) * QUERIES);
+                    let weight = S::exp2(S::sub(S::load(score), new_max));
+                    S::store(score, weight);
                     *total = S::add(*total, weight);
                 }
             }
             if keys % 2 == 1 {
-                let place = scores.add((keys - 1) * QUERIES);
-                let weight = S::exp2(S::sub(S::load(place), now));
-                S::store(place, weight);
+                let score = scores.add((keys - 1) * QUERIES);
+                let weight = S::exp2(S::sub(S::load(score), new_max));
+                S::store(score, weight);
                 total[0] = S::add(total[0], weight);
             }
             let total = S::add(total[0], total[1]);
             S::store(
                 sum.add(lanes),
-                S::fma(shrink, S::load(sum.add(lanes)), total),
+                S::fma(rescale, S::load(sum.add(lanes)), total),
             );
 
-            // Mostly the largest score was in an earlier tile.
-            if S::above(now, before) != 0 {
+            // Usually the maximum does not change.
+            if S::gt(new_max, old_max) != 0 {
                 for row in 0..d_value {
-                    let place = context.add(row * QUERIES + lanes);
-                    S::store(place, S::mul(shrink, S::load(place)));
+                    let element = context.add(row * QUERIES + lanes);
+                    S::store(element, S::mul(rescale, S::load(element)));
                 }
             }
         }
     }
 }
 
-/// Scores become weights, `inverse · 2^(score - largest)` in units of log 2, and the gradients
-/// by weights become those by scores: `scale · weight · (d_weight - mean)`.
+/// Replaces scores by weights, `inverse · 2^(score - max)` in units of log 2, and the gradients of
+/// weights by those of scores: `scale · weight · (d_weight - delta)`.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled; `scores` and `d_weights` have `keys` rows,
-/// `largest`, `inverse` and `mean` one row, of [`QUERIES`] numbers each.
+/// `max`, `inverse` and `delta` one row, of [`QUERIES`] elements each.
 #[inline(always)]
 pub(super) unsafe fn softmax_backward<S: Simd>(
     keys: usize,
     scores: *mut f32,
     d_weights: *mut f32,
-    [largest, inverse, mean]: [*const f32; 3],
+    [max, inverse, delta]: [*const f32; 3],
     scale: f32,
 ) {
-    // SAFETY: all places are within what the caller promised.
+    // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
         let (scale, zero) = (S::splat(scale), S::splat(0.0));
         for lanes in (0..QUERIES).step_by(S::LANES) {
-            let largest = S::load(largest.add(lanes));
+            let max = S::load(max.add(lanes));
             let inverse = S::load(inverse.add(lanes));
-            let mean = S::load(mean.add(lanes));
+            let delta = S::load(delta.add(lanes));
             for key in 0..keys {
-                let place = scores.add(key * QUERIES + lanes);
-                // No weight exceeds 1, even if a score were rounded differently this time.
-                let exponent = S::min(zero, S::sub(S::load(place), largest));
+                let score = scores.add(key * QUERIES + lanes);
+                // No weight exceeds 1, even if a recomputed score is rounded differently.
+                let exponent = S::min(zero, S::sub(S::load(score), max));
                 let weight = S::mul(inverse, S::exp2(exponent));
-                S::store(place, weight);
-                let place = d_weights.add(key * QUERIES + lanes);
-                let difference = S::sub(S::load(place), mean);
-                S::store(place, S::mul(S::mul(scale, weight), difference));
+                S::store(score, weight);
+                let d_weight = d_weights.add(key * QUERIES + lanes);
+                let difference = S::sub(S::load(d_weight), delta);
+                S::store(d_weight, S::mul(S::mul(scale, weight), difference));
             }
         }
     }
 }
 
-/// Sets the gradients of a tile to zero where the weight is zero: a hidden key or value may
-/// have made them NaN. Where the weight is NaN they become NaN.
+/// Sets the gradients of a tile to zero where the weight is zero: a masked key or value may have
+/// made them NaN. Where the weight is NaN they become NaN.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled; both have `keys` rows of [`QUERIES`] numbers.
+/// The instructions of `S` are enabled; both have `keys` rows of [`QUERIES`] elements.
 #[inline(always)]
-pub(super) unsafe fn clear_hidden<S: Simd>(keys: usize, weights: *const f32, d_scores: *mut f32) {
-    // SAFETY: all elements are within what the caller promised.
+pub(super) unsafe fn clear_masked<S: Simd>(keys: usize, weights: *const f32, d_scores: *mut f32) {
+    // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
         let zero = S::splat(0.0);
-        for at in (0..keys * QUERIES).step_by(S::LANES) {
-            let weight = S::load(weights.add(at));
-            let d_score = S::load(d_scores.add(at));
-            let cleared = S::choose(S::above(weight, zero), d_score, S::mul(weight, zero));
-            S::store(d_scores.add(at), cleared);
+        for i in (0..keys * QUERIES).step_by(S::LANES) {
+            let weight = S::load(weights.add(i));
+            let d_score = S::load(d_scores.add(i));
+            let cleared = S::select(S::gt(weight, zero), d_score, S::mul(weight, zero));
+            S::store(d_scores.add(i), cleared);
         }
     }
 }
 
-/// Multiplies a tile by another, place by place.
+/// Multiplies a tile by another, element by element.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled; both have `keys` rows of [`QUERIES`] numbers.
+/// The instructions of `S` are enabled; both have `keys` rows of [`QUERIES`] elements.
 #[inline(always)]
 pub(super) unsafe fn multiply<S: Simd>(keys: usize, tile: *mut f32, by: *const f32) {
-    // SAFETY: all places are within what the caller promised.
+    // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
-        for at in (0..keys * QUERIES).step_by(S::LANES) {
-            let product = S::mul(S::load(tile.add(at)), S::load(by.add(at)));
-            S::store(tile.add(at), product);
+        for i in (0..keys * QUERIES).step_by(S::LANES) {
+            let product = S::mul(S::load(tile.add(i)), S::load(by.add(i)));
+            S::store(tile.add(i), product);
         }
     }
 }
@@ -265,15 +263,15 @@ pub(super) unsafe fn multiply<S: Simd>(keys: usize, tile: *mut f32, by: *const f
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled; `scores` is a row of [`QUERIES`] numbers.
+/// The instructions of `S` are enabled; `scores` is a row of [`QUERIES`] elements.
 #[inline(always)]
-pub(super) unsafe fn hide<S: Simd>(scores: *mut f32, seen: u64) {
-    // SAFETY: all places are within what the caller promised.
+pub(super) unsafe fn mask_scores<S: Simd>(scores: *mut f32, visible: u64) {
+    // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
-        let nothing = S::splat(f32::NEG_INFINITY);
+        let masked = S::splat(f32::NEG_INFINITY);
         for lanes in (0..QUERIES).step_by(S::LANES) {
-            let place = scores.add(lanes);
-            S::store(place, S::choose(seen >> lanes, S::load(place), nothing));
+            let score = scores.add(lanes);
+            S::store(score, S::select(visible >> lanes, S::load(score), masked));
         }
     }
 }

@@ -1,22 +1,21 @@
-//! From products of queries and keys to scores, and what options do on the way.
+//! Scores from dot products: softcap, ALiBi, bias, mask, and dropout factors.
 //!
-//! A tile has a row for each key and a column for each query. Scores are in units of
-//! log 2 throughout, as the powers of two want them.
+//! A tile has a row for each key and a column for each query. Scores are in units of log 2, because
+//! the softmax uses `exp2`.
 
 use std::f32::consts::LOG2_E;
 
 use zoo_kernels::cpu::Simd;
 
 use super::call::{Call, Tile};
-use super::kernel::{QUERIES, hide};
+use super::kernel::{QUERIES, mask_scores};
 use crate::Dropout;
-use crate::counter::draw;
-use crate::pattern::rule::place;
+use crate::counter::random_bits;
+use crate::pattern::rule::query_position;
 
-/// Products become scores: capped, lowered with the distance, biased, hidden.
+/// Applies softcap, ALiBi, bias and mask to the dot products of a tile.
 ///
-/// `slope`, if it is as large as a tile, gets what gradients are multiplied by on their
-/// way back through the softcap.
+/// `softcap_grad` is empty, or a tile that gets the derivative of the softcap.
 ///
 /// # Safety
 ///
@@ -26,105 +25,98 @@ pub(super) unsafe fn finish_scores<S: Simd>(
     call: &Call<'_>,
     tile: &Tile,
     scores: &mut [f32],
-    slope: &mut [f32],
+    softcap_grad: &mut [f32],
 ) {
     let count = tile.keys.len();
     assert!(scores.len() >= count * QUERIES);
-    // SAFETY: the tile is as large as was just seen, and the slope is looked at.
+    // SAFETY: the sizes of the tile and of `softcap_grad` are checked.
     unsafe {
         if let Some(cap) = call.softcap {
-            assert!(slope.is_empty() || slope.len() >= count * QUERIES);
-            let slope = (!slope.is_empty()).then_some(slope.as_mut_ptr());
-            soften::<S>(count * QUERIES, scores.as_mut_ptr(), cap * LOG2_E, slope);
+            assert!(softcap_grad.is_empty() || softcap_grad.len() >= count * QUERIES);
+            let grad = (!softcap_grad.is_empty()).then_some(softcap_grad.as_mut_ptr());
+            apply_softcap::<S>(count * QUERIES, scores.as_mut_ptr(), cap * LOG2_E, grad);
         }
         if let Some(slopes) = call.alibi {
-            let first = place(&call.shape, tile.queries.start);
-            let fall = slopes[tile.head] * LOG2_E;
-            for (at, key) in tile.keys.clone().enumerate() {
-                let row = &mut scores[at * QUERIES..][..QUERIES];
+            let first = query_position(&call.shape, tile.queries.start);
+            let slope = slopes[tile.head] * LOG2_E;
+            for (i, key) in tile.keys.clone().enumerate() {
+                let row = &mut scores[i * QUERIES..][..QUERIES];
                 for (query, score) in row.iter_mut().enumerate() {
                     let distance = (first + query as i64 - key as i64) as f32;
-                    *score -= fall * distance.abs();
+                    *score -= slope * distance.abs();
                 }
             }
         }
         if let Some(bias) = call.bias {
-            for (at, key) in tile.keys.clone().enumerate() {
-                let row = &mut scores[at * QUERIES..][..QUERIES];
+            for (i, key) in tile.keys.clone().enumerate() {
+                let row = &mut scores[i * QUERIES..][..QUERIES];
                 for (score, query) in row.iter_mut().zip(tile.queries.clone()) {
-                    *score = biased(*score, bias.at([tile.example, tile.head, query, key]));
+                    *score = add_bias(*score, bias.get([tile.example, tile.head, query, key]));
                 }
             }
         }
-        if !tile.is_whole || call.hidden.is_some() {
+        if !tile.is_unmasked || call.mask.is_some() {
             let head = [tile.example, tile.head];
-            for (at, key) in tile.keys.clone().enumerate() {
-                let seen = call.seen(head, tile.queries.clone(), key);
-                hide::<S>(scores[at * QUERIES..].as_mut_ptr(), seen);
+            for (i, key) in tile.keys.clone().enumerate() {
+                let visible = call.visible(head, tile.queries.clone(), key);
+                mask_scores::<S>(scores[i * QUERIES..].as_mut_ptr(), visible);
             }
         }
     }
 }
 
-/// A score in units of log 2 with a bias in natural units added. Minus infinity hides the key;
-/// any other sum is finite, however large the constant that somebody masks with.
+/// Adds a bias in natural units to a score in units of log 2. Minus infinity masks the key; with
+/// any other bias the sum stays finite.
 #[inline(always)]
-pub(super) fn biased(score: f32, bias: f32) -> f32 {
+pub(super) fn add_bias(score: f32, bias: f32) -> f32 {
     /// Still finite in units of log 2.
-    const LOWEST_BIAS: f32 = -2e38;
-    const LOWEST_SCORE: f32 = LOWEST_BIAS * LOG2_E;
+    const MIN_BIAS: f32 = -2e38;
+    const MIN_SCORE: f32 = MIN_BIAS * LOG2_E;
     if bias == f32::NEG_INFINITY {
         return bias;
     }
-    // `f32::max` would lose NaN.
-    let bias = if bias < LOWEST_BIAS {
-        LOWEST_BIAS
-    } else {
-        bias
-    };
+    // `f32::max` would drop NaN.
+    let bias = if bias < MIN_BIAS { MIN_BIAS } else { bias };
     let sum = score + LOG2_E * bias;
-    if sum < LOWEST_SCORE {
-        LOWEST_SCORE
-    } else {
-        sum
-    }
+    if sum < MIN_SCORE { MIN_SCORE } else { sum }
 }
 
-/// `cap · tanh(score / cap)` for each score, and `1 - tanh²` where it is asked for.
+/// Replaces each score by `cap · tanh(score / cap)`, and writes the derivative `1 - tanh²` to
+/// `grad` if given.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled; `count` is a multiple of `S::LANES`, and as many
-/// numbers can be read and written.
+/// The instructions of `S` are enabled; `count` is a multiple of `S::LANES`, and as many elements
+/// can be read and written.
 #[inline(always)]
-pub(super) unsafe fn soften<S: Simd>(
+pub(super) unsafe fn apply_softcap<S: Simd>(
     count: usize,
     scores: *mut f32,
     cap: f32,
-    slope: Option<*mut f32>,
+    grad: Option<*mut f32>,
 ) {
-    // SAFETY: all places are within what the caller promised.
+    // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
-        let (cap, share) = (S::splat(cap), S::splat(1.0 / cap));
-        for at in (0..count).step_by(S::LANES) {
-            let bent = tanh::<S>(S::mul(S::load(scores.add(at)), share));
-            S::store(scores.add(at), S::mul(cap, bent));
-            if let Some(slope) = slope {
-                let rest = S::sub(S::splat(1.0), S::mul(bent, bent));
-                S::store(slope.add(at), rest);
+        let (cap, inverse) = (S::splat(cap), S::splat(1.0 / cap));
+        for i in (0..count).step_by(S::LANES) {
+            let tanh = tanh::<S>(S::mul(S::load(scores.add(i)), inverse));
+            S::store(scores.add(i), S::mul(cap, tanh));
+            if let Some(grad) = grad {
+                let derivative = S::sub(S::splat(1.0), S::mul(tanh, tanh));
+                S::store(grad.add(i), derivative);
             }
         }
     }
 }
 
-/// `tanh(x)`, off by 3e-7 of the result at most.
+/// `tanh(x)` with a relative error of at most 3e-7.
 ///
 /// # Safety
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
 unsafe fn tanh<S: Simd>(x: S::Vector) -> S::Vector {
-    /// Below, the quotient would lose digits; `x + x³·P(x²)` does not.
+    /// Below this the quotient loses precision, and `x + x³·P(x²)` is used instead.
     const SMALL: f32 = 0.625;
     /// `P`, highest power first: the Remez exchange for the smallest relative error (4.1e-9).
     const POLYNOMIAL: [f32; 5] = [
@@ -134,10 +126,10 @@ unsafe fn tanh<S: Simd>(x: S::Vector) -> S::Vector {
         1.333_149_1e-1,
         -3.333_328_4e-1,
     ];
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller enabled the instructions.
     unsafe {
         let zero = S::splat(0.0);
-        let size = S::max(x, S::sub(zero, x));
+        let abs = S::max(x, S::sub(zero, x));
         let square = S::mul(x, x);
         let mut power = S::splat(POLYNOMIAL[0]);
         for coefficient in &POLYNOMIAL[1..] {
@@ -145,28 +137,28 @@ unsafe fn tanh<S: Simd>(x: S::Vector) -> S::Vector {
         }
         let near = S::fma(S::mul(power, square), x, x);
 
-        let falling = S::exp2(S::mul(size, S::splat(-2.0 * LOG2_E)));
+        let decay = S::exp2(S::mul(abs, S::splat(-2.0 * LOG2_E)));
         let one = S::splat(1.0);
-        let far = S::div(S::sub(one, falling), S::add(one, falling));
-        let far = S::choose(S::above(zero, x), S::sub(zero, far), far);
-        S::choose(S::above(size, S::splat(SMALL)), far, near)
+        let far = S::div(S::sub(one, decay), S::add(one, decay));
+        let far = S::select(S::gt(zero, x), S::sub(zero, far), far);
+        S::select(S::gt(abs, S::splat(SMALL)), far, near)
     }
 }
 
-/// What dropout multiplies the weights of a tile by.
+/// Writes the dropout factors of a tile: 0 or `1/(1 - probability)`.
 ///
-/// Plain loops over a row of queries: the compiler makes vectors of them.
+/// The compiler vectorises these plain loops over a row of queries.
 #[inline(always)]
-pub(super) fn write_factors(dropout: &Dropout, tile: &Tile, factors: &mut [f32]) {
+pub(super) fn write_dropout_factors(dropout: &Dropout, tile: &Tile, factors: &mut [f32]) {
     let (mut low, mut high) = ([0; QUERIES], [0; QUERIES]);
-    for (at, query) in tile.queries.clone().enumerate() {
-        [low[at], high[at]] = dropout.row([tile.example, tile.head, query]);
+    for (i, query) in tile.queries.clone().enumerate() {
+        [low[i], high[i]] = dropout.row_key([tile.example, tile.head, query]);
     }
     let (threshold, factor) = (dropout.threshold(), dropout.factor());
     for (row, key) in factors.chunks_exact_mut(QUERIES).zip(tile.keys.clone()) {
-        for (at, into) in row.iter_mut().enumerate() {
-            let drawn = draw([low[at], high[at]], key as u32);
-            *into = if drawn < threshold { 0.0 } else { factor };
+        for (i, into) in row.iter_mut().enumerate() {
+            let random = random_bits([low[i], high[i]], key as u32);
+            *into = if random < threshold { 0.0 } else { factor };
         }
     }
 }
@@ -177,7 +169,7 @@ mod tests {
     use zoo_kernels::cpu::Portable;
 
     #[test]
-    fn tanh_is_as_good_as_it_says() {
+    fn tanh_relative_error_is_below_3e_7() {
         // SAFETY: `Portable` needs no instructions.
         let tanh = |x: f32| unsafe { tanh::<Portable>([x; 8]) }[0];
         let mut worst = 0f64;
@@ -189,7 +181,7 @@ mod tests {
             }
             x += 0.000_317;
         }
-        assert!(worst < 3e-7, "off by {worst:e}");
+        assert!(worst < 3e-7, "relative error {worst:e}");
         assert_eq!([0.0, 50.0, -50.0].map(tanh), [0.0, 1.0, -1.0]);
         assert!(tanh(f32::NAN).is_nan());
     }

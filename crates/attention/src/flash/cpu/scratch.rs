@@ -1,26 +1,25 @@
-//! Room for the tiles of a task, without an allocation for each.
+//! Scratch memory for the tiles of a task, reused by the thread.
 
 use std::cell::RefCell;
 
 thread_local! {
-    /// Room that no task of this thread has at the moment.
-    static KEPT: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+    /// Unused buffers of this thread.
+    static POOL: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Room for the tiles of a task, kept by its thread from one to the next.
+/// A buffer from the pool of the thread.
 ///
-/// Handed out as slices and not to a closure: a closure would be compiled without
-/// the instructions of the function it stands in.
+/// It is split into slices instead of being passed to a closure: a closure would be compiled
+/// without the target features of the function that contains it.
 pub(super) struct Scratch(Vec<f32>);
 
 impl Scratch {
-    /// Takes room that this thread has, or makes some.
+    /// Takes a buffer from the pool, or creates one.
     pub(super) fn take() -> Self {
-        Self(KEPT.with_borrow_mut(Vec::pop).unwrap_or_default())
+        Self(POOL.with_borrow_mut(Vec::pop).unwrap_or_default())
     }
 
-    /// Pieces of the given lengths, each beginning on a cache line, with whatever numbers
-    /// were left there.
+    /// Slices of the given lengths, each aligned to a cache line, with unspecified contents.
     pub(super) fn split<const N: usize>(&mut self, lengths: [usize; N]) -> [&mut [f32]; N] {
         const LINE: usize = 16;
         let total: usize = lengths.iter().map(|l| l.next_multiple_of(LINE)).sum();
@@ -30,25 +29,25 @@ impl Scratch {
         let skip = self.0.as_ptr().align_offset(64).min(LINE);
         let mut rest = &mut self.0[skip..];
         lengths.map(|length| {
-            let (piece, after) =
+            let (slice, after) =
                 std::mem::take(&mut rest).split_at_mut(length.next_multiple_of(LINE));
             rest = after;
-            &mut piece[..length]
+            &mut slice[..length]
         })
     }
 }
 
-/// Numbers that are worth keeping: 4 MiB. What takes more pays for new memory by the
-/// work it does in it.
-const KEPT_AT_MOST: usize = 1 << 20;
+/// The largest buffer to return to the pool, in elements: 4 MiB. For larger ones an allocation is
+/// cheap compared with the work done in them.
+const MAX_POOLED: usize = 1 << 20;
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.0.len() > KEPT_AT_MOST {
+        if self.0.len() > MAX_POOLED {
             return;
         }
-        // A thread at its end has no place to keep it any more.
-        let room = std::mem::take(&mut self.0);
-        let _ = KEPT.try_with(|kept| kept.borrow_mut().push(room));
+        let buffer = std::mem::take(&mut self.0);
+        // Fails if the thread is being destroyed; the buffer is then freed.
+        let _ = POOL.try_with(|pool| pool.borrow_mut().push(buffer));
     }
 }

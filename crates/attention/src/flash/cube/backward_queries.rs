@@ -1,18 +1,18 @@
-//! The gradient by some queries.
+//! The gradient of a query tile.
 
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::device_plan::Rowwise;
+use super::device_plan::RowAxis;
 use super::layout::Layout;
-use super::memory::{Four, SharedMemory, contiguous_rows, unit_position};
+use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position};
 use super::score::{
-    Drawn, drawn_by, factor, finish_scores, inverse_of_sum, may_hide, query_tile, run_of_plan,
-    tile_of_keys, visible, weight, write_slopes,
+    U64, dropout_factor, dropout_key, finish_scores, inverse_sum, key_tile, load_query_tile,
+    load_run, may_mask, weight, write_softcap_grads, zero_if_masked,
 };
-use super::tile::{add_weighted, multiply, put_weights, store_sums};
+use super::tile::{add_weighted, matmul_nt, store_sums, store_weights};
 
-/// A cube computes a tile of queries of a head, key tile by key tile.
+/// Each cube computes a query tile of a head, key tile by key tile.
 #[cube(launch_unchecked)]
 pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     query: &[Vector<E, N>],
@@ -20,7 +20,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     value: &[Vector<E, N>],
     d_context: &[Vector<E, N>],
     stats: &[f32],
-    means: &[f32],
+    deltas: &[f32],
     plan: &[u32],
     table: &[u32],
     mask: &[M],
@@ -30,84 +30,85 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     #[comptime] layout: Layout,
     #[comptime] blocks: usize,
     #[comptime] is_plain: bool,
-    #[define(E)] _type_of_numbers: ElemType,
-    #[define(M)] _type_of_mask: ElemType,
+    #[define(E)] _dtype: ElemType,
+    #[define(M)] _mask_dtype: ElemType,
 ) {
-    let side = comptime!(layout.side);
-    let rows = comptime!(layout.rows);
-    let columns = comptime!(layout.columns());
-    let parts = comptime!(blocks * layout.fours);
-    let (down, across) = unit_position(layout);
-    let own = query_tile(plan, call, layout);
-    let upstream = call
-        .d_context
-        .rows(own.head.example, own.head.head, call.seq_q, call.d_value);
+    let cube_side = comptime!(layout.cube_side);
+    let rows = comptime!(layout.unit_rows);
+    let columns = comptime!(layout.unit_columns());
+    let row_vec4s = comptime!(blocks * layout.unit_vec4s);
+    let (unit_row, unit_column) = unit_position(layout);
+    let query_tile = load_query_tile(plan, call, layout);
+    let d_contexts = call.d_context.rows(
+        query_tile.head.example,
+        query_tile.head.head,
+        call.seq_q,
+        call.d_value,
+    );
     let seq_q = call.seq_q as usize;
 
     let mut memory = SharedMemory::<E>::new(layout);
-    let mut weights = Array::<f32>::new(comptime!(layout.own()));
-    let mut slopes = Array::<f32>::new(comptime!(layout.own()));
-    let mut products = Array::<f32>::new(comptime!(layout.own()));
-    let mut most = Array::<f32>::new(rows);
+    let mut weights = Array::<f32>::new(comptime!(layout.unit_elements()));
+    let mut softcap_grads = Array::<f32>::new(comptime!(layout.unit_elements()));
+    let mut products = Array::<f32>::new(comptime!(layout.unit_elements()));
+    let mut row_max = Array::<f32>::new(rows);
     let mut inverse = Array::<f32>::new(rows);
-    let mut mean = Array::<f32>::new(rows);
-    let mut one = Array::<f32>::new(rows);
-    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks * layout.fours));
+    let mut delta = Array::<f32>::new(rows);
+    let mut sums = Array::<Vec4>::new(comptime!(layout.unit_rows * blocks * layout.unit_vec4s));
     let mut low = Array::<u32>::new(rows);
     let mut high = Array::<u32>::new(rows);
     #[unroll]
     for i in 0..rows {
-        let row = own.first + down + i * side;
-        most[i] = 0.0f32;
+        let row = query_tile.first + unit_row + i * cube_side;
+        row_max[i] = 0.0f32;
         inverse[i] = 0.0f32;
-        mean[i] = 0.0f32;
+        delta[i] = 0.0f32;
         if row < seq_q {
-            let at = own.number * seq_q + row;
-            most[i] = stats[2 * at];
-            inverse[i] = inverse_of_sum(stats[2 * at + 1]);
-            mean[i] = means[at];
+            let index = query_tile.head_index * seq_q + row;
+            row_max[i] = stats[2 * index];
+            inverse[i] = inverse_sum(stats[2 * index + 1]);
+            delta[i] = deltas[index];
         }
-        one[i] = 1.0f32;
         #[unroll]
-        for part in 0..parts {
-            sums[i * parts + part] = Four::new(0.0f32);
+        for vec4 in 0..row_vec4s {
+            sums[i * row_vec4s + vec4] = Vec4::new(0.0f32);
         }
         if !is_plain {
-            if call.threshold > 0u32 {
-                let by = drawn_by(&own.head, row, table, call);
-                low[i] = by.low;
-                high[i] = by.high;
+            if call.dropout_threshold > 0u32 {
+                let row_key = dropout_key(&query_tile.head, row, table, call);
+                low[i] = row_key.low;
+                high[i] = row_key.high;
             }
         }
     }
 
-    for number in own.begin..own.end {
-        let run = run_of_plan(number, plan, call);
-        for at in run.first..run.end {
-            let tile = tile_of_keys(&own, at, &run, layout);
-            multiply::<E, N>(
+    for run_index in query_tile.first_run..query_tile.end_run {
+        let run = load_run(run_index, plan, call);
+        for tile_index in run.first..run.end {
+            let tile = key_tile(&query_tile, tile_index, &run, layout);
+            matmul_nt::<E, N>(
                 query,
-                &own.queries,
+                &query_tile.queries,
                 tile.query,
                 key,
-                &own.keys,
+                &query_tile.keys,
                 tile.key,
                 &mut memory,
                 &mut products,
                 layout,
             );
-            write_slopes(&products, &mut slopes, call, is_plain, layout);
+            write_softcap_grads(&products, &mut softcap_grads, call, is_plain, layout);
             finish_scores::<E, M>(
                 &mut products,
-                &own.head,
+                &query_tile.head,
                 &tile,
-                &mut memory.wide,
+                &mut memory.full,
                 plan,
                 table,
                 mask,
                 bias,
                 call,
-                Rowwise::Queries,
+                RowAxis::Queries,
                 is_plain,
                 layout,
             );
@@ -115,16 +116,16 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
             for i in 0..rows {
                 #[unroll]
                 for j in 0..columns {
-                    let share = weight(products[i * columns + j], most[i]) * inverse[i];
-                    weights[i * columns + j] = share;
+                    let prob = weight(products[i * columns + j], row_max[i]) * inverse[i];
+                    weights[i * columns + j] = prob;
                 }
             }
-            multiply::<E, N>(
+            matmul_nt::<E, N>(
                 d_context,
-                &upstream,
+                &d_contexts,
                 tile.query,
                 value,
-                &own.values,
+                &query_tile.values,
                 tile.key,
                 &mut memory,
                 &mut products,
@@ -136,47 +137,47 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                 for j in 0..columns {
                     let mut d_weight = products[i * columns + j];
                     if !is_plain {
-                        if call.threshold > 0u32 {
-                            let by = Drawn {
+                        if call.dropout_threshold > 0u32 {
+                            let row_key = U64 {
                                 low: low[i],
                                 high: high[i],
                             };
-                            d_weight *= factor(
-                                &by,
-                                tile.key + across * 4 + comptime!(layout.column(j)),
+                            d_weight *= dropout_factor(
+                                &row_key,
+                                tile.key + unit_column * 4 + comptime!(layout.column_offset(j)),
                                 call,
                             );
                         }
                     }
-                    let mut d_score = weights[i * columns + j] * (d_weight - mean[i]);
+                    let mut d_score = weights[i * columns + j] * (d_weight - delta[i]);
                     if !is_plain {
                         if call.softcap > 0.0f32 {
-                            d_score *= slopes[i * columns + j];
+                            d_score *= softcap_grads[i * columns + j];
                         }
                     }
-                    products[i * columns + j] = visible(d_score, weights[i * columns + j]);
+                    products[i * columns + j] = zero_if_masked(d_score, weights[i * columns + j]);
                 }
             }
-            put_weights::<E>(&mut products, &mut memory, layout);
-            let hides = may_hide(&tile, call, is_plain);
+            store_weights::<E>(&mut products, &mut memory, layout);
+            let is_masked = may_mask(&tile, call, is_plain);
             add_weighted::<E, N>(
                 key,
-                &own.keys,
+                &query_tile.keys,
                 tile.key,
                 &mut memory,
                 &mut sums,
-                hides,
+                is_masked,
                 blocks,
                 layout,
             );
         }
     }
 
-    // Once, and not on the way through half precision.
+    // Scaled once, after the accumulation, and not before rounding to half precision.
     #[unroll]
-    for at in 0..comptime!(layout.rows * blocks * layout.fours) {
-        sums[at] *= Four::new(call.scale);
+    for i in 0..comptime!(layout.unit_rows * blocks * layout.unit_vec4s) {
+        sums[i] *= Vec4::new(call.scale);
     }
-    let d_queries = contiguous_rows(own.number, call.seq_q, call.d_head);
-    store_sums::<E, N>(d_query, &d_queries, own.first, &sums, &one, blocks, layout);
+    let d_queries = contiguous_rows(query_tile.head_index, call.seq_q, call.d_head);
+    store_sums::<E, N>(d_query, &d_queries, query_tile.first, &sums, blocks, layout);
 }

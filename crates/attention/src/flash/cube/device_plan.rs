@@ -1,106 +1,111 @@
-//! The tile plan as the device reads it: one list of words.
+//! The tile plan in device memory: one list of words.
 //!
-//! First, for each row of tiles, where its runs begin, and where the last one's end. Then
-//! the runs, three words each: the first tile, the first one after it, and the number of a
-//! bitmap from 1 on, or 0 if everything in it is seen. Then the bitmaps, for each key of a
-//! tile a bit for each query. Tiles that are alike share a bitmap; what lies outside the
-//! sequences is hidden.
+//! First, for each row of tiles, the index of its first run, and at the end the number of runs.
+//! Then the runs, three words each: the first tile, the end, and the number of a bitmap from 1 on,
+//! or 0 if the tiles are unmasked. Then the bitmaps: for each key of a tile, a bit for each query.
+//! Equal tiles share a bitmap; positions outside the sequences are masked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::layout::Layout;
 use crate::AttentionShape;
-use crate::kept::Kept;
+use crate::memo::Memo;
 use crate::pattern::rule::Rule;
-use crate::pattern::{Examples, kept};
+use crate::pattern::{Examples, cached_plan};
 
-/// What goes down the tiles of a kernel; the other goes across.
+/// The axis of the rows of tiles of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Rowwise {
+pub(super) enum RowAxis {
     /// A row of tiles is a tile of queries.
     Queries,
     /// A row of tiles is a tile of keys.
     Keys,
 }
 
-impl Rowwise {
+impl RowAxis {
     pub(super) fn tile(self, layout: Layout) -> [usize; 2] {
         match self {
-            Self::Queries => [layout.down(), layout.across()],
-            Self::Keys => [layout.across(), layout.down()],
+            Self::Queries => [layout.tile_m(), layout.tile_n()],
+            Self::Keys => [layout.tile_n(), layout.tile_m()],
         }
     }
 }
 
+/// The cache key of a plan.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct PlanKey {
     rule: Arc<Rule>,
     batch: usize,
     seq: [usize; 2],
     /// Queries and keys in a tile.
     tile: [usize; 2],
-    rowwise: Rowwise,
+    row_axis: RowAxis,
 }
 
-/// The words, and where in them what begins.
+/// The words of a plan, and the offsets of its parts.
 #[derive(Debug)]
-pub(super) struct PlanWords {
+pub(super) struct DevicePlan {
     pub(super) words: Vec<u32>,
-    /// How far the rows of an example lie from those of the next; zero if they are alike.
-    pub(super) per_example: u32,
-    pub(super) runs_at: u32,
-    pub(super) bitmaps_at: u32,
+    /// The stride between the rows of examples; zero if all examples have the same plan.
+    pub(super) example_stride: u32,
+    pub(super) runs_offset: u32,
+    pub(super) bitmaps_offset: u32,
     pub(super) rows: usize,
 }
 
 #[cfg(any(feature = "autotune", test))]
-impl PlanWords {
-    /// Rows of tiles of all examples that differ.
-    pub(super) fn all_rows(&self) -> usize {
-        (self.runs_at as usize - 1).max(1)
+impl DevicePlan {
+    /// Rows of tiles of all different examples.
+    pub(super) fn num_rows(&self) -> usize {
+        (self.runs_offset as usize - 1).max(1)
     }
 
-    /// Tiles that are computed in them.
-    pub(super) fn tiles(&self) -> usize {
-        let runs = &self.words[self.runs_at as usize..self.bitmaps_at as usize];
+    /// Tiles in those rows that are not fully masked.
+    pub(super) fn num_tiles(&self) -> usize {
+        let runs = &self.words[self.runs_offset as usize..self.bitmaps_offset as usize];
         let tiles = runs.chunks_exact(3).map(|run| run[1] - run[0]);
         tiles.sum::<u32>() as usize
     }
 }
 
-/// Some tiles of a row, and their bitmap.
-type Run = [u32; 3];
+/// Adjacent tiles of a row that share a bitmap.
+#[derive(Debug, Clone)]
+struct Run {
+    first: u32,
+    end: u32,
+    bitmap: u32,
+}
 
-impl Wanted {
+impl PlanKey {
     pub(super) fn new(
         rule: &Arc<Rule>,
         shape: &AttentionShape,
         layout: Layout,
-        rowwise: Rowwise,
+        row_axis: RowAxis,
     ) -> Self {
         Self {
             rule: Arc::clone(rule),
             batch: shape.batch,
             seq: [shape.seq_q, shape.seq_k],
-            tile: rowwise.tile(layout),
-            rowwise,
+            tile: row_axis.tile(layout),
+            row_axis,
         }
     }
 
-    /// The words, made once and kept.
-    pub(super) fn words(&self, shape: &AttentionShape) -> Arc<PlanWords> {
-        static KEPT: Kept<Wanted, PlanWords> = Kept::new();
-        KEPT.get(self.clone(), |wanted| wanted.write(shape))
+    /// The plan, cached.
+    pub(super) fn device_plan(&self, shape: &AttentionShape) -> Arc<DevicePlan> {
+        static CACHE: Memo<PlanKey, DevicePlan> = Memo::new();
+        CACHE.get(self.clone(), |key| key.build(shape))
     }
 
-    fn write(&self, shape: &AttentionShape) -> PlanWords {
+    fn build(&self, shape: &AttentionShape) -> DevicePlan {
         let [tile_q, tile_k] = self.tile;
-        let plan = kept(&self.rule, shape, self.tile, Examples::Each);
-        let examples = self.rule.different_examples(shape);
-        let rows = match self.rowwise {
-            Rowwise::Queries => shape.seq_q.div_ceil(tile_q),
-            Rowwise::Keys => shape.seq_k.div_ceil(tile_k),
+        let plan = cached_plan(&self.rule, shape, self.tile, Examples::Each);
+        let examples = self.rule.num_distinct_examples(shape);
+        let rows = match self.row_axis {
+            RowAxis::Queries => shape.seq_q.div_ceil(tile_q),
+            RowAxis::Keys => shape.seq_k.div_ceil(tile_k),
         };
         let mut bitmaps = Bitmaps::default();
         let mut begins = Vec::with_capacity(examples * rows + 1);
@@ -109,24 +114,24 @@ impl Wanted {
             let mut by_row: Vec<Vec<Run>> = vec![Vec::new(); rows];
             for row in 0..plan.rows() {
                 let queries = plan.queries(row);
-                for (keys, is_whole) in plan.tiles(example, row) {
+                for (keys, is_unmasked) in plan.tiles(example, row) {
                     let column = keys.start / tile_k;
                     let is_full = queries.len() == tile_q && keys.len() == tile_k;
-                    let bitmap = if is_whole && is_full {
+                    let bitmap = if is_unmasked && is_full {
                         0
                     } else {
                         let bits = self.bits(shape, example, [row, column]);
                         match bitmaps.number(bits) {
                             Some(number) => number,
-                            // Nobody sees anything after all.
+                            // The tile is fully masked after all.
                             None => continue,
                         }
                     };
-                    let (row, at) = match self.rowwise {
-                        Rowwise::Queries => (row, column),
-                        Rowwise::Keys => (column, row),
+                    let (row, tile) = match self.row_axis {
+                        RowAxis::Queries => (row, column),
+                        RowAxis::Keys => (column, row),
                     };
-                    add(&mut by_row[row], at as u32, bitmap);
+                    push_tile(&mut by_row[row], tile as u32, bitmap);
                 }
             }
             for row in by_row {
@@ -135,21 +140,21 @@ impl Wanted {
             }
         }
         begins.push(runs.len() as u32);
-        let runs_at = begins.len();
-        let bitmaps_at = runs_at + 3 * runs.len();
+        let runs_offset = begins.len();
+        let bitmaps_offset = runs_offset + 3 * runs.len();
         let mut words = begins;
-        words.extend(runs.iter().flatten());
+        words.extend(runs.iter().flat_map(|run| [run.first, run.end, run.bitmap]));
         words.extend(bitmaps.words);
-        PlanWords {
+        DevicePlan {
             words,
-            per_example: if examples > 1 { rows as u32 } else { 0 },
-            runs_at: runs_at as u32,
-            bitmaps_at: bitmaps_at as u32,
+            example_stride: if examples > 1 { rows as u32 } else { 0 },
+            runs_offset: runs_offset as u32,
+            bitmaps_offset: bitmaps_offset as u32,
             rows,
         }
     }
 
-    /// For each key of a tile, which queries see it; nothing outside the sequences.
+    /// For each key of a tile, the queries that attend to it; zero outside the sequences.
     fn bits(&self, shape: &AttentionShape, example: usize, [row, column]: [usize; 2]) -> Vec<u32> {
         let [tile_q, tile_k] = self.tile;
         let words = tile_q.div_ceil(32);
@@ -162,10 +167,11 @@ impl Wanted {
                 if start >= end {
                     break;
                 }
-                let some = start..end.min(start + 64);
-                let there = u64::MAX >> (64 - some.len());
-                let seen = there & self.rule.seen(shape, example, some, key);
-                for (word, half) in words.iter_mut().zip([seen as u32, (seen >> 32) as u32]) {
+                let queries = start..end.min(start + 64);
+                let in_sequence = u64::MAX >> (64 - queries.len());
+                let visible = in_sequence & self.rule.visible_queries(shape, example, queries, key);
+                let halves = [visible as u32, (visible >> 32) as u32];
+                for (word, half) in words.iter_mut().zip(halves) {
                     *word = half;
                 }
             }
@@ -174,15 +180,19 @@ impl Wanted {
     }
 }
 
-/// Adds a tile to its row, to the last run if it goes on with it.
-fn add(row: &mut Vec<Run>, at: u32, bitmap: u32) {
+/// Adds a tile to a row: to the last run if it continues it, else as a new run.
+fn push_tile(row: &mut Vec<Run>, tile: u32, bitmap: u32) {
     match row.last_mut() {
-        Some([_, end, last]) if *end == at && *last == bitmap => *end += 1,
-        _ => row.push([at, at + 1, bitmap]),
+        Some(run) if run.end == tile && run.bitmap == bitmap => run.end += 1,
+        _ => row.push(Run {
+            first: tile,
+            end: tile + 1,
+            bitmap,
+        }),
     }
 }
 
-/// The different bitmaps there are.
+/// The distinct bitmaps of a plan.
 #[derive(Default)]
 struct Bitmaps {
     numbers: HashMap<Vec<u32>, u32>,
@@ -190,7 +200,7 @@ struct Bitmaps {
 }
 
 impl Bitmaps {
-    /// The number of a bitmap from 1 on, 0 if all is seen, and nothing if nothing is.
+    /// The number of a bitmap from 1 on, 0 if nothing is masked, `None` if everything is.
     fn number(&mut self, bits: Vec<u32>) -> Option<u32> {
         if bits.iter().all(|&word| word == u32::MAX) {
             return Some(0);
@@ -212,15 +222,15 @@ impl Bitmaps {
 mod tests {
     use super::*;
     use crate::Pattern;
-    use crate::flash::cube::layout::By;
+    use crate::flash::cube::layout::Matmul;
 
-    /// Tiles of 64 by 32, the other way round for [`Rowwise::Keys`].
+    /// Tiles of 64 x 32, or 32 x 64 for [`RowAxis::Keys`].
     const LAYOUT: Layout = Layout {
-        by: By::Units,
-        side: 8,
-        rows: 8,
-        fours: 1,
-        chunk: 4,
+        matmul: Matmul::Unit,
+        cube_side: 8,
+        unit_rows: 8,
+        unit_vec4s: 1,
+        chunk_vec4s: 4,
     };
 
     fn patterns(seq_k: usize) -> Vec<Pattern> {
@@ -239,58 +249,59 @@ mod tests {
         ]
     }
 
-    /// Who sees whom in an example, read as the kernels do: a number for each pair, how
-    /// often it would be computed.
-    fn read(plan: &PlanWords, rowwise: Rowwise, example: usize, seq: [usize; 2]) -> Vec<u32> {
-        let [tile_q, tile_k] = rowwise.tile(LAYOUT);
+    /// For each pair of query and key of an example, how often the kernels would compute it.
+    fn read(plan: &DevicePlan, row_axis: RowAxis, example: usize, seq: [usize; 2]) -> Vec<u32> {
+        let [tile_q, tile_k] = row_axis.tile(LAYOUT);
         let words = tile_q.div_ceil(32);
-        let mut seen = vec![0; seq[0] * seq[1]];
+        let mut counts = vec![0; seq[0] * seq[1]];
         for row in 0..plan.rows {
-            let at = example * plan.per_example as usize + row;
-            for run in plan.words[at]..plan.words[at + 1] {
-                let run = &plan.words[plan.runs_at as usize + 3 * run as usize..][..3];
+            let index = example * plan.example_stride as usize + row;
+            for run in plan.words[index]..plan.words[index + 1] {
+                let run = &plan.words[plan.runs_offset as usize + 3 * run as usize..][..3];
                 for tile in run[0]..run[1] {
-                    let (row_q, row_k) = match rowwise {
-                        Rowwise::Queries => (row, tile as usize),
-                        Rowwise::Keys => (tile as usize, row),
+                    let (row_q, row_k) = match row_axis {
+                        RowAxis::Queries => (row, tile as usize),
+                        RowAxis::Keys => (tile as usize, row),
                     };
                     for pair in 0..tile_q * tile_k {
                         let (query_in, key_in) = (pair / tile_k, pair % tile_k);
-                        let is_seen = run[2] == 0 || {
+                        let is_visible = run[2] == 0 || {
                             let bitmap = (run[2] as usize - 1) * words * tile_k;
-                            let at = plan.bitmaps_at as usize + bitmap;
-                            let word = plan.words[at + key_in * words + query_in / 32];
+                            let offset = plan.bitmaps_offset as usize + bitmap;
+                            let word = plan.words[offset + key_in * words + query_in / 32];
                             word >> (query_in % 32) & 1 == 1
                         };
-                        if is_seen {
-                            // Outside the sequences this would fall.
+                        if is_visible {
                             let (query, key) = (row_q * tile_q + query_in, row_k * tile_k + key_in);
                             assert!(query < seq[0] && key < seq[1], "{query} {key}");
-                            seen[query * seq[1] + key] += 1;
+                            counts[query * seq[1] + key] += 1;
                         }
                     }
                 }
             }
         }
-        seen
+        counts
     }
 
     #[test]
-    fn the_device_reads_what_the_rule_says() {
+    fn device_plan_matches_the_rule() {
         for (seq_q, seq_k) in [(64, 64), (130, 100), (1, 77), (100, 65)] {
-            let shape = AttentionShape::of_sequences(2, seq_q, seq_k);
+            let shape = AttentionShape::single_head(2, seq_q, seq_k);
             for pattern in patterns(seq_k) {
                 let rule = Arc::new(pattern.rule());
-                for rowwise in [Rowwise::Queries, Rowwise::Keys] {
-                    let wanted = Wanted::new(&rule, &shape, LAYOUT, rowwise);
-                    let plan = wanted.words(&shape);
+                for row_axis in [RowAxis::Queries, RowAxis::Keys] {
+                    let key = PlanKey::new(&rule, &shape, LAYOUT, row_axis);
+                    let plan = key.device_plan(&shape);
                     for example in 0..2 {
-                        let mut hidden = Vec::new();
+                        let mut mask = Vec::new();
                         let all = [0..seq_q, 0..seq_k];
-                        rule.write_hidden(&shape, example, all, &mut hidden);
-                        let want: Vec<u32> = hidden.iter().map(|&is| u32::from(!is)).collect();
-                        let got = read(&plan, rowwise, example, [seq_q, seq_k]);
-                        assert!(got == want, "{pattern:?} {rowwise:?} {seq_q} {seq_k}");
+                        rule.write_mask(&shape, example, all, &mut mask);
+                        let expected: Vec<u32> = mask.iter().map(|&is| u32::from(!is)).collect();
+                        let counts = read(&plan, row_axis, example, [seq_q, seq_k]);
+                        assert!(
+                            counts == expected,
+                            "{pattern:?} {row_axis:?} {seq_q} {seq_k}"
+                        );
                     }
                 }
             }
@@ -298,16 +309,16 @@ mod tests {
     }
 
     #[test]
-    fn tiles_that_are_alike_share_a_bitmap() {
-        let shape = AttentionShape::of_sequences(1, 4096, 4096);
+    fn equal_tiles_share_a_bitmap() {
+        let shape = AttentionShape::single_head(1, 4096, 4096);
         let rule = Arc::new(Pattern::Causal.rule());
-        let plan = Wanted::new(&rule, &shape, LAYOUT, Rowwise::Queries).words(&shape);
-        // Two tiles on the diagonal of each row, and one run before them.
-        let bitmaps = plan.words.len() - plan.bitmaps_at as usize;
+        let plan = PlanKey::new(&rule, &shape, LAYOUT, RowAxis::Queries).device_plan(&shape);
+        // Each row has two tiles on the diagonal and one run before them.
+        let bitmaps = plan.words.len() - plan.bitmaps_offset as usize;
         assert_eq!(bitmaps, 2 * 2 * 32);
-        // A row of tiles is 64 queries, and has two tiles more than the one before.
-        assert_eq!(plan.all_rows(), 64);
-        assert_eq!(plan.tiles(), 64 * 65);
-        assert!((plan.bitmaps_at as usize) < 10 * plan.rows);
+        // A row of tiles is 64 queries and has two tiles more than the previous one.
+        assert_eq!(plan.num_rows(), 64);
+        assert_eq!(plan.num_tiles(), 64 * 65);
+        assert!((plan.bitmaps_offset as usize) < 10 * plan.rows);
     }
 }

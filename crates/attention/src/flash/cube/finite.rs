@@ -1,28 +1,28 @@
-//! Rows of a matrix that are not finite, where a mask may hide them.
+//! NaN and infinity in masked rows of a matrix.
 //!
-//! The weight of a hidden key is zero, and zero times NaN is NaN. So the products of matrices are
-//! made without elements that are not finite, and rows that do have a weight for one of them are
-//! made infinite or NaN afterwards.
+//! The weight of a masked key is zero, and zero times NaN is NaN. The matmuls therefore replace
+//! non-finite elements by zeros, and rows with a non-zero weight for one of them become infinite or
+//! NaN afterwards.
 
 use cubecl::prelude::*;
 
-use super::layout::{By, Layout};
-use super::memory::{Four, Rows, SharedMemory, Stored, load, weights_of_row};
+use super::layout::{Layout, Matmul};
+use super::memory::{Rows, SharedMemory, StoredVec4, Vec4, load_vec4, tile_row_offset};
 
-/// [`load`], with zeros for elements that are not finite where keys may be hidden. That there
-/// were any is noted.
+/// [`load_vec4`]. If keys may be masked, non-finite elements are replaced by zeros and the flag in
+/// shared memory is set.
 #[cube]
 pub(super) fn load_finite<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
     rows: &Rows,
     row: usize,
-    four: usize,
-    may_hide: bool,
-    wide: &mut Shared<[Four]>,
+    vec4: usize,
+    may_mask: bool,
+    shared: &mut Shared<[Vec4]>,
     #[comptime] layout: Layout,
-) -> Stored<E> {
-    let mut loaded = load::<E, N>(matrix, rows, row, four);
-    if may_hide {
+) -> StoredVec4<E> {
+    let mut loaded = load_vec4::<E, N>(matrix, rows, row, vec4);
+    if may_mask {
         let mut found = false;
         #[unroll]
         for i in 0..4usize {
@@ -33,89 +33,90 @@ pub(super) fn load_finite<E: Float, N: Size>(
             }
         }
         if found {
-            wide[comptime!(layout.flag_at())] = Four::new(1.0f32);
+            shared[comptime!(layout.flag_offset())] = Vec4::new(1.0f32);
         }
     }
     loaded
 }
 
-/// Asks the bits: compilers of shaders may take every number for finite.
+/// Checks the bits: shader compilers may assume that every float is finite.
 #[cube]
 fn is_finite(element: f32) -> bool {
     u32::reinterpret(element) & 0x7f80_0000u32 != 0x7f80_0000u32
 }
 
-/// Makes the sums of a unit's rows infinite or NaN that have a weight for a row of the matrix
-/// which is not finite.
+/// Makes the sums of rows infinite or NaN that have a non-zero weight for a non-finite row of the
+/// matrix.
 #[cube]
 pub(super) fn add_non_finite<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
     matrix_rows: &Rows,
     first: usize,
     memory: &mut SharedMemory<E>,
-    sums: &mut Array<Four>,
+    sums: &mut Array<Vec4>,
     #[comptime] blocks: usize,
     #[comptime] layout: Layout,
 ) {
-    let side = comptime!(layout.side);
-    let rows = comptime!(layout.rows);
-    let parts = comptime!(blocks * layout.fours);
-    let down = UNIT_POS as usize / side;
-    let mut poison = Array::<f32>::new(rows);
+    let cube_side = comptime!(layout.cube_side);
+    let unit_rows = comptime!(layout.unit_rows);
+    let row_vec4s = comptime!(blocks * layout.unit_vec4s);
+    let unit_row = UNIT_POS as usize / cube_side;
+    let mut non_finite_sums = Array::<f32>::new(unit_rows);
     #[unroll]
-    for i in 0..rows {
-        poison[i] = 0.0f32;
+    for i in 0..unit_rows {
+        non_finite_sums[i] = 0.0f32;
     }
-    for across in 0..comptime!(layout.across() / 4) {
+    for vec4_row in 0..comptime!(layout.tile_n() / 4) {
         #[unroll]
         for j in 0..4usize {
-            let row = first + across * 4 + j;
-            let mut infinite = 0.0f32;
-            for four in 0..matrix_rows.width.div_ceil(4) {
-                let loaded = Four::cast_from(load::<E, N>(matrix, matrix_rows, row, four));
+            let row = first + vec4_row * 4 + j;
+            let mut non_finite = 0.0f32;
+            for vec4 in 0..matrix_rows.width.div_ceil(4) {
+                let loaded = Vec4::cast_from(load_vec4::<E, N>(matrix, matrix_rows, row, vec4));
                 #[unroll]
                 for i in 0..4usize {
                     if !is_finite(loaded.extract(i)) {
-                        infinite = loaded.extract(i);
+                        non_finite = loaded.extract(i);
                     }
                 }
             }
-            if !is_finite(infinite) {
+            if !is_finite(non_finite) {
                 #[unroll]
-                for i in 0..rows {
-                    let weight = weight_of_row::<E>(down + i * side, across, memory, j, layout);
+                for i in 0..unit_rows {
+                    let weight =
+                        load_weight::<E>(unit_row + i * cube_side, vec4_row, memory, j, layout);
                     if weight != 0.0f32 {
-                        poison[i] += weight * infinite;
+                        non_finite_sums[i] += weight * non_finite;
                     }
                 }
             }
         }
     }
     #[unroll]
-    for i in 0..rows {
+    for i in 0..unit_rows {
         #[unroll]
-        for part in 0..parts {
-            sums[i * parts + part] += Four::new(poison[i]);
+        for vec4 in 0..row_vec4s {
+            sums[i * row_vec4s + vec4] += Vec4::new(non_finite_sums[i]);
         }
     }
 }
 
-/// A weight that [`put_weights`] put there: of a row, the `j`-th of the `across`-th four.
+/// Element `j` of vec4 number `vec4` of a row of weights in shared memory.
 #[cube]
-#[allow(unused_assignments)] // a kernel's variable needs a value before a branch
-fn weight_of_row<E: Float>(
+#[allow(unused_assignments)] // kernel variables must be initialised before a branch
+fn load_weight<E: Float>(
     row: usize,
-    across: usize,
+    vec4: usize,
     memory: &mut SharedMemory<E>,
     #[comptime] j: usize,
     #[comptime] layout: Layout,
 ) -> f32 {
     let mut weight = 0.0f32;
-    if comptime!(layout.by == By::Matrices) {
-        let at = row * comptime!(layout.half_stride()) + across;
-        weight = f32::cast_from(memory.halves[at].extract(j));
+    if comptime!(layout.matmul == Matmul::Cmma) {
+        let offset = row * comptime!(layout.half_stride()) + vec4;
+        weight = f32::cast_from(memory.half[offset].extract(j));
     } else {
-        weight = memory.wide[weights_of_row(row, layout) + across].extract(j);
+        weight = memory.full[tile_row_offset(row, layout) + vec4].extract(j);
     }
     weight
 }

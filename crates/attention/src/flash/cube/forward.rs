@@ -1,18 +1,19 @@
-//! The context, the log-sum-exp and the softmax statistics of some queries.
+//! The forward pass: context, log-sum-exp and softmax statistics of a query tile.
 
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::device_plan::Rowwise;
+use super::device_plan::RowAxis;
 use super::layout::Layout;
-use super::memory::{Four, SharedMemory, contiguous_rows, unit_position};
+use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position};
 use super::score::{
-    Drawn, LOWEST, drawn_by, factor, finish_scores, may_hide, query_tile, run_of_plan,
-    tile_of_keys, weight,
+    U64, dropout_factor, dropout_key, finish_scores, key_tile, load_query_tile, load_run, may_mask,
+    weight,
 };
-use super::tile::{across_units, add_weighted, multiply, put_weights, store_sums};
+use super::tile::{add_weighted, matmul_nt, reduce_rows, store_sums, store_weights};
+use crate::flash::call::MASKED_SCORE;
 
-/// A cube computes a tile of queries of a head, key tile by key tile.
+/// Each cube computes a query tile of a head, key tile by key tile.
 #[cube(launch_unchecked)]
 pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     query: &[Vector<E, N>],
@@ -29,51 +30,56 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     #[comptime] layout: Layout,
     #[comptime] blocks: usize,
     #[comptime] is_plain: bool,
-    #[define(E)] _type_of_numbers: ElemType,
-    #[define(M)] _type_of_mask: ElemType,
+    #[define(E)] _dtype: ElemType,
+    #[define(M)] _mask_dtype: ElemType,
 ) {
-    let side = comptime!(layout.side);
-    let rows = comptime!(layout.rows);
-    let columns = comptime!(layout.columns());
-    let parts = comptime!(blocks * layout.fours);
-    let (down, across) = unit_position(layout);
-    let own = query_tile(plan, call, layout);
+    let cube_side = comptime!(layout.cube_side);
+    let rows = comptime!(layout.unit_rows);
+    let columns = comptime!(layout.unit_columns());
+    let row_vec4s = comptime!(blocks * layout.unit_vec4s);
+    let (unit_row, unit_column) = unit_position(layout);
+    let query_tile = load_query_tile(plan, call, layout);
 
     let mut memory = SharedMemory::<E>::new(layout);
-    let mut scores = Array::<f32>::new(comptime!(layout.own()));
-    let mut most = Array::<f32>::new(rows);
-    let mut most_now = Array::<f32>::new(rows);
+    let mut scores = Array::<f32>::new(comptime!(layout.unit_elements()));
+    let mut row_max = Array::<f32>::new(rows);
+    let mut new_max = Array::<f32>::new(rows);
     let mut sum = Array::<f32>::new(rows);
-    let mut sums = Array::<Four>::new(comptime!(layout.rows * blocks * layout.fours));
+    let mut sums = Array::<Vec4>::new(comptime!(layout.unit_rows * blocks * layout.unit_vec4s));
     let mut low = Array::<u32>::new(rows);
     let mut high = Array::<u32>::new(rows);
     #[unroll]
     for i in 0..rows {
-        most[i] = LOWEST;
+        row_max[i] = MASKED_SCORE;
         sum[i] = 0.0f32;
         if !is_plain {
-            if call.threshold > 0u32 {
-                let by = drawn_by(&own.head, own.first + down + i * side, table, call);
-                low[i] = by.low;
-                high[i] = by.high;
+            if call.dropout_threshold > 0u32 {
+                let row_key = dropout_key(
+                    &query_tile.head,
+                    query_tile.first + unit_row + i * cube_side,
+                    table,
+                    call,
+                );
+                low[i] = row_key.low;
+                high[i] = row_key.high;
             }
         }
         #[unroll]
-        for part in 0..parts {
-            sums[i * parts + part] = Four::new(0.0f32);
+        for vec4 in 0..row_vec4s {
+            sums[i * row_vec4s + vec4] = Vec4::new(0.0f32);
         }
     }
 
-    for number in own.begin..own.end {
-        let run = run_of_plan(number, plan, call);
-        for at in run.first..run.end {
-            let tile = tile_of_keys(&own, at, &run, layout);
-            multiply::<E, N>(
+    for run_index in query_tile.first_run..query_tile.end_run {
+        let run = load_run(run_index, plan, call);
+        for tile_index in run.first..run.end {
+            let tile = key_tile(&query_tile, tile_index, &run, layout);
+            matmul_nt::<E, N>(
                 query,
-                &own.queries,
+                &query_tile.queries,
                 tile.query,
                 key,
-                &own.keys,
+                &query_tile.keys,
                 tile.key,
                 &mut memory,
                 &mut scores,
@@ -81,46 +87,46 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
             );
             finish_scores::<E, M>(
                 &mut scores,
-                &own.head,
+                &query_tile.head,
                 &tile,
-                &mut memory.wide,
+                &mut memory.full,
                 plan,
                 table,
                 mask,
                 bias,
                 call,
-                Rowwise::Queries,
+                RowAxis::Queries,
                 is_plain,
                 layout,
             );
             #[unroll]
             for i in 0..rows {
-                let mut largest = most[i];
+                let mut tile_max = row_max[i];
                 #[unroll]
                 for j in 0..columns {
-                    largest = max(largest, scores[i * columns + j]);
+                    tile_max = max(tile_max, scores[i * columns + j]);
                 }
-                most_now[i] = largest;
+                new_max[i] = tile_max;
             }
-            across_units(&mut most_now, &mut memory.wide, false, layout);
+            reduce_rows(&mut new_max, &mut memory.full, false, layout);
             #[unroll]
             for i in 0..rows {
-                let shrink = (most[i] - most_now[i]).exp();
-                most[i] = most_now[i];
-                let mut total = sum[i] * shrink;
+                let rescale = (row_max[i] - new_max[i]).exp();
+                row_max[i] = new_max[i];
+                let mut total = sum[i] * rescale;
                 #[unroll]
                 for j in 0..columns {
-                    let mut weight = weight(scores[i * columns + j], most[i]);
+                    let mut weight = weight(scores[i * columns + j], row_max[i]);
                     total += weight;
                     if !is_plain {
-                        if call.threshold > 0u32 {
-                            let by = Drawn {
+                        if call.dropout_threshold > 0u32 {
+                            let row_key = U64 {
                                 low: low[i],
                                 high: high[i],
                             };
-                            weight *= factor(
-                                &by,
-                                tile.key + across * 4 + comptime!(layout.column(j)),
+                            weight *= dropout_factor(
+                                &row_key,
+                                tile.key + unit_column * 4 + comptime!(layout.column_offset(j)),
                                 call,
                             );
                         }
@@ -129,42 +135,46 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
                 }
                 sum[i] = total;
                 #[unroll]
-                for part in 0..parts {
-                    sums[i * parts + part] *= Four::new(shrink);
+                for vec4 in 0..row_vec4s {
+                    sums[i * row_vec4s + vec4] *= Vec4::new(rescale);
                 }
             }
-            put_weights::<E>(&mut scores, &mut memory, layout);
-            let hides = may_hide(&tile, call, is_plain);
+            store_weights::<E>(&mut scores, &mut memory, layout);
+            let is_masked = may_mask(&tile, call, is_plain);
             add_weighted::<E, N>(
                 value,
-                &own.values,
+                &query_tile.values,
                 tile.key,
                 &mut memory,
                 &mut sums,
-                hides,
+                is_masked,
                 blocks,
                 layout,
             );
         }
     }
 
-    across_units(&mut sum, &mut memory.wide, true, layout);
+    reduce_rows(&mut sum, &mut memory.full, true, layout);
     let seq_q = call.seq_q as usize;
-    let contexts = contiguous_rows(own.number, call.seq_q, call.d_value);
+    let contexts = contiguous_rows(query_tile.head_index, call.seq_q, call.d_value);
     #[unroll]
     for i in 0..rows {
-        let row = own.first + down + i * side;
-        let at = own.number * seq_q + row;
-        if across == 0 && row < seq_q {
-            stats[2 * at] = most[i];
-            stats[2 * at + 1] = sum[i];
+        let row = query_tile.first + unit_row + i * cube_side;
+        let index = query_tile.head_index * seq_q + row;
+        if unit_column == 0 && row < seq_q {
+            stats[2 * index] = row_max[i];
+            stats[2 * index + 1] = sum[i];
         }
-        // At least 1, from the largest score itself, unless nothing was seen; then the
-        // context is zero already, and any positive number keeps it.
+        // The maximum contributes 1 to the sum. For a fully masked row the context is zero
+        // already, and any positive divisor keeps it.
         sum[i] = max(sum[i], 0.5f32);
-        if across == 0 && row < seq_q {
-            log_sum_exp[at] = most[i] + sum[i].ln();
+        if unit_column == 0 && row < seq_q {
+            log_sum_exp[index] = row_max[i] + sum[i].ln();
+        }
+        #[unroll]
+        for vec4 in 0..row_vec4s {
+            sums[i * row_vec4s + vec4] /= Vec4::new(sum[i]);
         }
     }
-    store_sums::<E, N>(context, &contexts, own.first, &sums, &sum, blocks, layout);
+    store_sums::<E, N>(context, &contexts, query_tile.first, &sums, blocks, layout);
 }

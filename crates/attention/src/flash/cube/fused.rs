@@ -1,4 +1,4 @@
-//! The kernels as operations among those that Burn's fusion queues.
+//! The kernels as custom operations in Burn's fusion queue.
 
 use burn::backend::fusion::custom::{
     CustomOpIr, HandleContainer, Operation, OperationIr, OperationOutput, StreamId, TensorIr,
@@ -8,14 +8,15 @@ use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::able::{Layouts, Pass, layouts};
-use super::launch::{Given, GivenBack};
-#[cfg(not(feature = "autotune"))]
-use super::launch::{launch_backward as backward, launch_forward as forward};
 #[cfg(feature = "autotune")]
-use super::tuned::{backward, forward};
+use super::autotune::launch_tuned as launch;
+#[cfg(not(feature = "autotune"))]
+use super::launch::launch;
+use super::launch::{BackwardInputs, KernelInputs};
+use super::layout::Layout;
+use super::support::{Pass, layouts};
 use crate::flash::call::{
-    Arrived, Bias, InputGradients, Inputs as Tensors, MoreHidden, Outputs, Saved, TiledSettings,
+    Bias, DenseMask, InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings,
 };
 use crate::flash::ops::{TiledBackward, TiledForward};
 use crate::flash::portable;
@@ -24,17 +25,17 @@ type Runtime = <CubeBackend as FusionBackend>::FusionRuntime;
 type Handles = HandleContainer<<Runtime as FusionRuntime>::FusionHandle>;
 
 #[derive(Debug)]
-struct Queued {
-    described: CustomOpIr,
+struct FlashOp {
+    ir: CustomOpIr,
     pass: Pass,
     settings: TiledSettings,
-    layouts: Layouts,
+    layout: Layout,
     has_mask: bool,
     has_bias: bool,
 }
 
 impl TiledForward for Cube {
-    fn tiled_forward(tensors: Tensors<Self>, settings: TiledSettings) -> Outputs<Self> {
+    fn tiled_forward(tensors: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
         let client = tensors.query.client.clone();
         let dtype = tensors.query.dtype();
         let Some(layouts) = layouts(&client.device().client(), dtype, &settings) else {
@@ -43,7 +44,7 @@ impl TiledForward for Cube {
         let shape = &settings.shape;
         let [query, key, value] = [tensors.query, tensors.key, tensors.value];
         let mut inputs = vec![query.into_ir(), key.into_ir(), value.into_ir()];
-        let (has_mask, has_bias) = push_more(&mut inputs, tensors.hidden, tensors.bias);
+        let (has_mask, has_bias) = push_mask_and_bias(&mut inputs, tensors.mask, tensors.bias);
         let result = |width, dtype| {
             let dims = [shape.batch, shape.heads, shape.seq_q, width];
             TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
@@ -53,18 +54,16 @@ impl TiledForward for Cube {
             result(1, DType::F32),
             result(2, DType::F32),
         ];
-        let queued = Queued {
-            described: CustomOpIr::new("zoo::tiled_forward", &inputs, &outputs),
+        let op = FlashOp {
+            ir: CustomOpIr::new("zoo::tiled_forward", &inputs, &outputs),
             pass: Pass::Forward,
             settings,
-            layouts,
+            layout: layouts.forward,
             has_mask,
             has_bias,
         };
-        let described = OperationIr::Custom(queued.described.clone());
-        let [context, log_sum_exp, stats] = client
-            .register(StreamId::current(), described, queued)
-            .outputs();
+        let ir = OperationIr::Custom(op.ir.clone());
+        let [context, log_sum_exp, stats] = client.register(StreamId::current(), ir, op).outputs();
         (context, log_sum_exp, stats)
     }
 }
@@ -72,26 +71,25 @@ impl TiledForward for Cube {
 impl TiledBackward for Cube {
     fn tiled_backward(
         saved: Saved<Self>,
-        arrived: Arrived<Self>,
+        output_grads: OutputGrads<Self>,
         settings: &TiledSettings,
-    ) -> InputGradients<Self> {
+    ) -> InputGrads<Self> {
         let client = saved.inputs.query.client.clone();
         let dtype = saved.inputs.query.dtype();
         let layouts = match layouts(&client.device().client(), dtype, settings) {
-            // The gradient by a bias is summed over examples and heads, which no cube has
-            // all of.
-            Some(layouts) if !arrived.wants_bias => layouts,
-            _ => return portable::backward::<Self>(saved, arrived, settings),
+            // The bias gradient is a sum over examples and heads, which are in different cubes.
+            Some(layouts) if !output_grads.needs_bias_grad => layouts,
+            _ => return portable::backward::<Self>(saved, output_grads, settings),
         };
         let shape = &settings.shape;
         let tensors = saved.inputs;
         let [query, key, value] = [tensors.query, tensors.key, tensors.value];
         let mut inputs = vec![query.into_ir(), key.into_ir(), value.into_ir()];
-        let (has_mask, has_bias) = push_more(&mut inputs, tensors.hidden, tensors.bias);
-        let known = [saved.context, saved.stats, arrived.d_context].into_iter();
+        let (has_mask, has_bias) = push_mask_and_bias(&mut inputs, tensors.mask, tensors.bias);
+        let others = [saved.context, saved.stats, output_grads.d_context].into_iter();
         inputs.extend(
-            known
-                .chain(arrived.d_log_sum_exp)
+            others
+                .chain(output_grads.d_log_sum_exp)
                 .map(|tensor| tensor.into_ir()),
         );
         let result = |[heads, rows, width]: [usize; 3]| {
@@ -103,19 +101,17 @@ impl TiledBackward for Cube {
             result([shape.kv_heads, shape.seq_k, shape.d_head]),
             result([shape.kv_heads, shape.seq_k, shape.d_value]),
         ];
-        let queued = Queued {
-            described: CustomOpIr::new("zoo::tiled_backward", &inputs, &outputs),
+        let op = FlashOp {
+            ir: CustomOpIr::new("zoo::tiled_backward", &inputs, &outputs),
             pass: Pass::Backward,
             settings: settings.clone(),
-            layouts,
+            layout: layouts.backward,
             has_mask,
             has_bias,
         };
-        let described = OperationIr::Custom(queued.described.clone());
-        let [query, key, value] = client
-            .register(StreamId::current(), described, queued)
-            .outputs();
-        InputGradients {
+        let ir = OperationIr::Custom(op.ir.clone());
+        let [query, key, value] = client.register(StreamId::current(), ir, op).outputs();
+        InputGrads {
             query,
             key,
             value,
@@ -124,76 +120,67 @@ impl TiledBackward for Cube {
     }
 }
 
-/// Adds a mask and a bias to the inputs of an operation, and says which there are.
-fn push_more(
+/// Appends the mask and the bias to the inputs of an operation. Returns which of them exist.
+fn push_mask_and_bias(
     inputs: &mut Vec<TensorIr>,
-    hidden: MoreHidden<Cube>,
+    mask: DenseMask<Cube>,
     bias: Bias<Cube>,
 ) -> (bool, bool) {
-    let before = inputs.len();
-    if let MoreHidden::Where(hidden) = hidden {
-        inputs.push(hidden.into_ir());
+    let (mut has_mask, mut has_bias) = (false, false);
+    if let DenseMask::Bool(mask) = mask {
+        inputs.push(mask.into_ir());
+        has_mask = true;
     }
-    let has_mask = inputs.len() > before;
-    let before = inputs.len();
     if let Bias::Added(bias) = bias {
         inputs.push(bias.into_ir());
+        has_bias = true;
     }
-    (has_mask, inputs.len() > before)
+    (has_mask, has_bias)
 }
 
-/// The inputs of an operation, one after the other.
-struct Inputs<'a> {
+/// An iterator over the input tensors of an operation.
+struct InputTensors<'a> {
     handles: &'a mut Handles,
-    left: std::slice::Iter<'a, TensorIr>,
+    inputs: std::slice::Iter<'a, TensorIr>,
 }
 
-impl<'a> Inputs<'a> {
-    fn of(handles: &'a mut Handles, described: &'a CustomOpIr) -> Self {
-        Self {
-            handles,
-            left: described.inputs.iter(),
-        }
-    }
-
-    fn take(&mut self) -> Option<CubeTensor> {
-        let next = self.left.next()?;
+impl InputTensors<'_> {
+    fn next_float(&mut self) -> Option<CubeTensor> {
+        let next = self.inputs.next()?;
         Some(self.handles.get_float_tensor::<CubeBackend>(next))
     }
 
     fn float(&mut self) -> CubeTensor {
-        self.take().expect("as many inputs as were queued")
+        self.next_float().expect("an input tensor")
     }
 
     fn mask(&mut self) -> CubeTensor {
-        let next = self.left.next().expect("as many inputs as were queued");
+        let next = self.inputs.next().expect("an input tensor");
         self.handles.get_bool_tensor::<CubeBackend>(next)
     }
 }
 
-impl Operation<Runtime> for Queued {
+impl Operation<Runtime> for FlashOp {
     fn execute(&self, handles: &mut Handles) -> Result<(), ExecutionError> {
-        let mut inputs = Inputs::of(handles, &self.described);
-        let given = Given {
+        let mut inputs = InputTensors {
+            handles,
+            inputs: self.ir.inputs.iter(),
+        };
+        let kernel_inputs = KernelInputs {
             query: inputs.float(),
             key: inputs.float(),
             value: inputs.float(),
             mask: self.has_mask.then(|| inputs.mask()),
             bias: self.has_bias.then(|| inputs.float()),
         };
-        let results = match self.pass {
-            Pass::Forward => forward(given, &self.settings, self.layouts.forward),
-            Pass::Backward => {
-                let back = GivenBack {
-                    context: inputs.float(),
-                    stats: inputs.float(),
-                    d_context: inputs.float(),
-                    d_log_sum_exp: inputs.take(),
-                };
-                backward(given, back, &self.settings, self.layouts.backward)
-            }
-        };
-        for (output, result) in self.described.outputs.iter().zip(results) {
+        let saved = (self.pass == Pass::Backward).then(|| BackwardInputs {
+            context: inputs.float(),
+            stats: inputs.float(),
+            d_context: inputs.float(),
+            d_log_sum_exp: inputs.next_float(),
+        });
+        let results = launch(kernel_inputs, saved, &self.settings, self.layout);
+        for (output, result) in self.ir.outputs.iter().zip(results) {
             handles.register_float_tensor::<CubeBackend>(&output.id, result);
         }
         Ok(())

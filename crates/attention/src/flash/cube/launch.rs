@@ -1,4 +1,4 @@
-//! Launches the kernels on tensors of the device.
+//! Kernel launches.
 
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::{DType, Shape};
@@ -11,17 +11,17 @@ use cubecl::server::Handle;
 
 use super::backward_keys::backward_keys;
 use super::backward_queries::backward_queries;
-use super::call::{CallLaunch, More, table};
-use super::device_plan::{PlanWords, Rowwise, Wanted};
+use super::call::{BroadcastStridesLaunch, CallLaunch, TensorStridesLaunch, table};
+use super::delta::compute_deltas;
+use super::device_plan::{DevicePlan, PlanKey, RowAxis};
 use super::forward::forward;
 use super::layout::Layout;
-use super::mean::means_of_rows;
 use crate::flash::call::TiledSettings;
-use crate::kept::Kept;
+use crate::memo::Memo;
 
-/// Query, key and value, and what else a call may have.
+/// The input tensors of a call.
 #[derive(Clone)]
-pub(super) struct Given {
+pub(super) struct KernelInputs {
     pub(super) query: CubeTensor,
     pub(super) key: CubeTensor,
     pub(super) value: CubeTensor,
@@ -29,188 +29,200 @@ pub(super) struct Given {
     pub(super) bias: Option<CubeTensor>,
 }
 
-/// What the backward pass has besides.
+/// Saved results of the forward pass and output gradients.
 #[derive(Clone)]
-pub(super) struct GivenBack {
+pub(super) struct BackwardInputs {
     pub(super) context: CubeTensor,
     pub(super) stats: CubeTensor,
     pub(super) d_context: CubeTensor,
     pub(super) d_log_sum_exp: Option<CubeTensor>,
 }
 
-/// Units of a cube that computes means.
-const MEANS: u32 = 64;
+/// Units per cube of [`compute_deltas`].
+const DELTA_UNITS: u32 = 64;
 
-/// Launches a kernel over the tiles of a plan: the tensors that it reads and writes, and the widths
-/// of the results that its units hold in blocks.
+/// Launches a kernel over the tiles of a plan. `blocks` has the widths of the results that its
+/// units accumulate in blocks of columns.
 macro_rules! launch_over_tiles {
     (
-        $kernel:ident($ready:ident, $plan:ident, $settings:ident, $layout:ident),
+        $kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
         heads: $heads:expr,
         reads: [$($input:expr),+],
         writes: [$($output:expr),+],
         blocks: [$($width:expr),+],
     ) => {{
-        let (mask, mask_type) = $ready.mask(&$plan);
-        // SAFETY: the kernel reads and writes within the tensors, whose sizes the call tells.
+        let (mask, mask_type) = $args.mask(&$plan);
+        // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
         unsafe {
             $kernel::launch_unchecked(
-                &$ready.client,
-                count([$plan.words.rows, $heads, $settings.shape.batch]),
+                &$args.client,
+                cube_count([$plan.plan.rows, $heads, $settings.shape.batch]),
                 CubeDim::new_1d($layout.units() as u32),
-                $ready.width,
+                $args.vector_width,
                 $(buffer($input),)+
                 $plan.buffer(),
-                $ready.table(&$plan),
+                $args.table(&$plan),
                 mask,
-                $ready.bias(&$plan),
+                $args.bias(&$plan),
                 $(buffer($output),)+
-                $ready.call($settings, &$plan.words),
+                $args.call($settings, &$plan.plan),
                 $layout,
                 $($layout.blocks($width),)+
-                $ready.is_plain($settings),
-                $ready.numbers(),
+                $args.is_plain($settings),
+                $args.elem(),
                 mask_type,
             );
         }
     }};
 }
 
-/// Context, log-sum-exp and softmax statistics.
-pub(super) fn launch_forward(
-    given: Given,
+/// The forward pass, or the backward pass if there are saved tensors.
+///
+/// Returns context, log-sum-exp and softmax statistics, or the gradients of query, key and value.
+pub(super) fn launch(
+    inputs: KernelInputs,
+    saved: Option<BackwardInputs>,
+    settings: &TiledSettings,
+    layout: Layout,
+) -> [CubeTensor; 3] {
+    match saved {
+        None => launch_forward(inputs, settings, layout),
+        Some(saved) => launch_backward(inputs, saved, settings, layout),
+    }
+}
+
+fn launch_forward(
+    inputs: KernelInputs,
     settings: &TiledSettings,
     layout: Layout,
 ) -> [CubeTensor; 3] {
     let shape = &settings.shape;
-    let ready = Ready::new(given, None, settings);
-    let plan = ready.plan(settings, layout, Rowwise::Queries);
-    let context = ready.empty([shape.batch, shape.heads, shape.seq_q, shape.d_value]);
-    let log_sum_exp = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 1]);
-    let stats = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 2]);
+    let args = LaunchArgs::new(inputs, None, settings);
+    let plan = args.plan(settings, layout, RowAxis::Queries);
+    let context = args.empty([shape.batch, shape.heads, shape.seq_q, shape.d_value]);
+    let log_sum_exp = args.empty_f32([shape.batch, shape.heads, shape.seq_q, 1]);
+    let stats = args.empty_f32([shape.batch, shape.heads, shape.seq_q, 2]);
     launch_over_tiles!(
-        forward(ready, plan, settings, layout),
+        forward(args, plan, settings, layout),
         heads: shape.heads,
-        reads: [&ready.query, &ready.key, &ready.value],
+        reads: [&args.query, &args.key, &args.value],
         writes: [&context, &log_sum_exp, &stats],
         blocks: [shape.d_value],
     );
     [context, log_sum_exp, stats]
 }
 
-/// The gradients by query, key and value.
-pub(super) fn launch_backward(
-    given: Given,
-    back: GivenBack,
+fn launch_backward(
+    inputs: KernelInputs,
+    saved: BackwardInputs,
     settings: &TiledSettings,
     layout: Layout,
 ) -> [CubeTensor; 3] {
     let shape = &settings.shape;
-    let ready = Ready::new(given, Some(back.d_context), settings);
-    let context = into_contiguous(back.context);
-    let stats = into_contiguous(back.stats);
-    let d_log_sum_exp = back.d_log_sum_exp.map(into_contiguous);
+    let args = LaunchArgs::new(inputs, Some(saved.d_context), settings);
+    let context = into_contiguous(saved.context);
+    let stats = into_contiguous(saved.stats);
+    let d_log_sum_exp = saved.d_log_sum_exp.map(into_contiguous);
 
-    let plan = ready.plan(settings, layout, Rowwise::Queries);
-    let means = ready.empty_wide([shape.batch, shape.heads, shape.seq_q, 1]);
+    let plan = args.plan(settings, layout, RowAxis::Queries);
+    let deltas = args.empty_f32([shape.batch, shape.heads, shape.seq_q, 1]);
     // SAFETY: as in `launch_over_tiles`.
     unsafe {
-        means_of_rows::launch_unchecked(
-            &ready.client,
-            count([
-                shape.seq_q.div_ceil(MEANS as usize),
+        compute_deltas::launch_unchecked(
+            &args.client,
+            cube_count([
+                shape.seq_q.div_ceil(DELTA_UNITS as usize),
                 shape.heads,
                 shape.batch,
             ]),
-            CubeDim::new_1d(MEANS),
-            ready.width,
+            CubeDim::new_1d(DELTA_UNITS),
+            args.vector_width,
             buffer(&context),
-            buffer(&ready.d_context),
+            buffer(&args.d_context),
             buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
-            buffer(&means),
-            ready.call(settings, &plan.words),
+            buffer(&deltas),
+            args.call(settings, &plan.plan),
             u32::from(d_log_sum_exp.is_some()),
-            ready.numbers(),
+            args.elem(),
         );
     }
 
-    let d_query = ready.empty([shape.batch, shape.heads, shape.seq_q, shape.d_head]);
+    let d_query = args.empty([shape.batch, shape.heads, shape.seq_q, shape.d_head]);
     launch_over_tiles!(
-        backward_queries(ready, plan, settings, layout),
+        backward_queries(args, plan, settings, layout),
         heads: shape.heads,
-        reads: [&ready.query, &ready.key, &ready.value, &ready.d_context, &stats, &means],
+        reads: [&args.query, &args.key, &args.value, &args.d_context, &stats, &deltas],
         writes: [&d_query],
         blocks: [shape.d_head],
     );
 
-    let plan = ready.plan(settings, layout, Rowwise::Keys);
-    let d_key = ready.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_head]);
-    let d_value = ready.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_value]);
+    let plan = args.plan(settings, layout, RowAxis::Keys);
+    let d_key = args.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_head]);
+    let d_value = args.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_value]);
     launch_over_tiles!(
-        backward_keys(ready, plan, settings, layout),
+        backward_keys(args, plan, settings, layout),
         heads: shape.kv_heads,
-        reads: [&ready.query, &ready.key, &ready.value, &ready.d_context, &stats, &means],
+        reads: [&args.query, &args.key, &args.value, &args.d_context, &stats, &deltas],
         writes: [&d_key, &d_value],
         blocks: [shape.d_head, shape.d_value],
     );
     [d_query, d_key, d_value]
 }
 
-/// Which plan of a call a kernel goes by.
-pub(super) fn wanted(settings: &TiledSettings, layout: Layout, rowwise: Rowwise) -> Wanted {
-    Wanted::new(&settings.rule, &settings.shape, layout, rowwise)
+pub(super) fn plan_key(settings: &TiledSettings, layout: Layout, row_axis: RowAxis) -> PlanKey {
+    PlanKey::new(&settings.rule, &settings.shape, layout, row_axis)
 }
 
-/// The tensors of a call as the kernels can read them.
-struct Ready {
+/// The tensors of a call, with contiguous rows.
+struct LaunchArgs {
     client: Client,
     query: CubeTensor,
     key: CubeTensor,
     value: CubeTensor,
-    /// The query again, in the forward pass.
+    /// The query in the forward pass, where it is not read.
     d_context: CubeTensor,
     mask: Option<CubeTensor>,
     bias: Option<CubeTensor>,
     table: Option<Handle>,
-    /// Numbers read at a time.
-    width: usize,
+    /// Elements per load: 4 if all rows are aligned, else 1.
+    vector_width: usize,
 }
 
-impl Ready {
-    fn new(given: Given, d_context: Option<CubeTensor>, settings: &TiledSettings) -> Self {
-        let client = given.query.client.clone();
-        let [query, key, value] = [given.query, given.key, given.value].map(in_rows);
-        let d_context = d_context.map_or_else(|| query.clone(), in_rows);
+impl LaunchArgs {
+    fn new(inputs: KernelInputs, d_context: Option<CubeTensor>, settings: &TiledSettings) -> Self {
+        let client = inputs.query.client.clone();
+        let [query, key, value] =
+            [inputs.query, inputs.key, inputs.value].map(into_contiguous_rows);
+        let d_context = d_context.map_or_else(|| query.clone(), into_contiguous_rows);
         let shape = &settings.shape;
         let tensors = [&query, &key, &value, &d_context];
-        let in_fours = shape.d_head.is_multiple_of(4)
+        let is_aligned = shape.d_head.is_multiple_of(4)
             && shape.d_value.is_multiple_of(4)
-            && tensors.into_iter().all(is_in_fours);
+            && tensors.into_iter().all(has_vec4_rows);
         let table = table(settings).map(|table| client.create_from_slice(u32::as_bytes(&table)));
         Self {
             query,
             key,
             value,
             d_context,
-            mask: given.mask,
-            bias: given.bias,
+            mask: inputs.mask,
+            bias: inputs.bias,
             table,
-            width: if in_fours { 4 } else { 1 },
+            vector_width: if is_aligned { 4 } else { 1 },
             client,
         }
     }
 
-    /// A tensor to be written, of such numbers as the call has.
+    /// An uninitialised tensor of the type of the call.
     fn empty(&self, dims: [usize; 4]) -> CubeTensor {
-        self.empty_of(dims, self.query.dtype)
+        self.empty_with_dtype(dims, self.query.dtype)
     }
 
-    /// A tensor to be written, in `f32`.
-    fn empty_wide(&self, dims: [usize; 4]) -> CubeTensor {
-        self.empty_of(dims, DType::F32)
+    fn empty_f32(&self, dims: [usize; 4]) -> CubeTensor {
+        self.empty_with_dtype(dims, DType::F32)
     }
 
-    fn empty_of(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
+    fn empty_with_dtype(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
         let shape = Shape::from(dims);
         let bytes = shape.num_elements() * dtype.size();
         CubeTensor::new_contiguous(
@@ -222,107 +234,127 @@ impl Ready {
         )
     }
 
-    fn numbers(&self) -> ElemType {
+    fn elem(&self) -> ElemType {
         dtype_to_storage_type(self.query.dtype)
     }
 
-    fn more(&self) -> More<'_> {
-        More {
-            mask: self.mask.as_ref(),
-            bias: self.bias.as_ref(),
-        }
+    fn call(&self, settings: &TiledSettings, plan: &DevicePlan) -> CallLaunch {
+        let shape = &settings.shape;
+        let dropout = settings.dropout;
+        CallLaunch::new(
+            shape.heads as u32,
+            shape.group() as u32,
+            shape.seq_q as u32,
+            shape.seq_k as u32,
+            shape.d_head as u32,
+            shape.d_value as u32,
+            TensorStridesLaunch::from_tensor(&self.query),
+            TensorStridesLaunch::from_tensor(&self.key),
+            TensorStridesLaunch::from_tensor(&self.value),
+            TensorStridesLaunch::from_tensor(&self.d_context),
+            settings.scale as f32,
+            settings.softcap.unwrap_or(0.0) as f32,
+            u32::from(settings.alibi.is_some()),
+            u32::from(self.bias.is_some()),
+            BroadcastStridesLaunch::from_tensor(self.bias.as_ref()),
+            u32::from(self.mask.is_some()),
+            BroadcastStridesLaunch::from_tensor(self.mask.as_ref()),
+            dropout.map_or(0, |dropout| dropout.threshold()),
+            dropout.map_or(1.0, |dropout| dropout.factor()),
+            plan.rows as u32,
+            plan.example_stride,
+            plan.runs_offset,
+            plan.bitmaps_offset,
+        )
     }
 
-    fn call(&self, settings: &TiledSettings, plan: &PlanWords) -> CallLaunch {
-        let tensors = [&self.query, &self.key, &self.value, &self.d_context];
-        CallLaunch::of(settings, tensors, self.more(), plan)
-    }
-
-    /// Whether a score is the product alone, for those who see each other.
+    /// Whether the scores of visible keys are the scaled dot products, without dropout.
     fn is_plain(&self, settings: &TiledSettings) -> bool {
-        let has_more = self.mask.is_some() || self.bias.is_some() || self.table.is_some();
-        !has_more && settings.softcap.is_none()
+        self.mask.is_none()
+            && self.bias.is_none()
+            && self.table.is_none()
+            && settings.softcap.is_none()
     }
 
-    fn plan(&self, settings: &TiledSettings, layout: Layout, rowwise: Rowwise) -> Plan {
-        let wanted = wanted(settings, layout, rowwise);
-        let words = wanted.words(&settings.shape);
+    fn plan(&self, settings: &TiledSettings, layout: Layout, row_axis: RowAxis) -> UploadedPlan {
+        let key = plan_key(settings, layout, row_axis);
+        let plan = key.device_plan(&settings.shape);
         let device = format!("{:?}", self.query.device);
-        let handle = KEPT.get((wanted, device), |_| {
-            self.client.create_from_slice(u32::as_bytes(&words.words))
+        let handle = UPLOADED_PLANS.get((key, device), |_| {
+            self.client.create_from_slice(u32::as_bytes(&plan.words))
         });
-        Plan {
+        UploadedPlan {
             handle: Handle::clone(&handle),
-            words,
+            plan,
         }
     }
 
-    // What there is not has no buffer; the plan stands in, and is not read.
+    // The buffer of the plan is passed for missing inputs, which are not read.
 
-    fn mask(&self, plan: &Plan) -> (BufferArg, ElemType) {
+    fn mask(&self, plan: &UploadedPlan) -> (BufferArg, ElemType) {
         match &self.mask {
             Some(mask) => (buffer(mask), dtype_to_storage_type(mask.dtype)),
             None => (plan.buffer(), ElemType::UInt(UIntKind::U32)),
         }
     }
 
-    fn bias(&self, plan: &Plan) -> BufferArg {
+    fn bias(&self, plan: &UploadedPlan) -> BufferArg {
         self.bias.as_ref().map_or_else(|| plan.buffer(), buffer)
     }
 
-    fn table(&self, plan: &Plan) -> BufferArg {
+    fn table(&self, plan: &UploadedPlan) -> BufferArg {
         match &self.table {
-            Some(table) => words(table),
+            Some(table) => word_buffer(table),
             None => plan.buffer(),
         }
     }
 }
 
-struct Plan {
+struct UploadedPlan {
     handle: Handle,
-    words: std::sync::Arc<PlanWords>,
+    plan: std::sync::Arc<DevicePlan>,
 }
 
-/// Plans on devices, made before: a model asks for the same few in every layer and step.
-static KEPT: Kept<(Wanted, String), Handle> = Kept::new();
+/// Plans in device memory. A model uses the same few in every layer and step.
+static UPLOADED_PLANS: Memo<(PlanKey, String), Handle> = Memo::new();
 
-impl Plan {
+impl UploadedPlan {
     fn buffer(&self) -> BufferArg {
-        words(&self.handle)
+        word_buffer(&self.handle)
     }
 }
 
-fn words(handle: &Handle) -> BufferArg {
+fn word_buffer(handle: &Handle) -> BufferArg {
     let length = handle.size() as usize / size_of::<u32>();
-    // SAFETY: it is as long as it says.
+    // SAFETY: the length is that of the handle.
     unsafe { BufferArg::from_raw_parts(handle.clone(), length) }
 }
 
 fn buffer(tensor: &CubeTensor) -> BufferArg {
     let length = tensor.handle.size() as usize / tensor.dtype.size();
-    // SAFETY: it is as long as it says.
+    // SAFETY: the length is that of the handle.
     unsafe { BufferArg::from_raw_parts(tensor.handle.clone(), length) }
 }
 
-fn count([x, y, z]: [usize; 3]) -> CubeCount {
+fn cube_count([x, y, z]: [usize; 3]) -> CubeCount {
     CubeCount::Static(x as u32, y as u32, z as u32)
 }
 
-/// A tensor whose rows are rows: neighbours in one are neighbours in memory.
-fn in_rows(tensor: CubeTensor) -> CubeTensor {
-    let is_in_rows =
+/// Copies a tensor unless its rows are contiguous.
+fn into_contiguous_rows(tensor: CubeTensor) -> CubeTensor {
+    let has_contiguous_rows =
         !tensor.meta.is_tiled() && (tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1);
-    if is_in_rows {
+    if has_contiguous_rows {
         tensor
     } else {
         into_contiguous(tensor)
     }
 }
 
-/// Whether every row begins at a multiple of four numbers.
-fn is_in_fours(tensor: &CubeTensor) -> bool {
-    let at = tensor.handle.offset_start.unwrap_or(0);
+/// Whether every row is aligned to four elements.
+fn has_vec4_rows(tensor: &CubeTensor) -> bool {
+    let offset = tensor.handle.offset_start.unwrap_or(0);
     let strides = tensor.meta.strides();
-    at.is_multiple_of(4 * tensor.dtype.size() as u64)
+    offset.is_multiple_of(4 * tensor.dtype.size() as u64)
         && (0..3).all(|dim| strides[dim].is_multiple_of(4))
 }

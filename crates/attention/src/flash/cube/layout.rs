@@ -1,207 +1,203 @@
-//! How the units of a cube share a tile, and what lies where in their shared memory.
+//! How the units of a cube divide a tile, and the layout of their shared memory.
 
-/// Units of a plane whose instructions multiply matrices. Others have other numbers of them, and
-/// are not asked to.
-pub(super) const PLANE: usize = 32;
+/// Units of a plane. Cooperative matrices are only used on devices with this plane size.
+pub(super) const PLANE_SIZE: usize = 32;
 
-/// Rows and columns of a matrix that one instruction takes.
-pub(super) const MATRIX: usize = 16;
+/// Rows and columns of a cooperative matrix fragment.
+pub(super) const FRAGMENT: usize = 16;
 
-/// How far apart rows of so many fours lie, so that rows next to each other are in different
-/// banks. Matrix instructions want every row to begin at a multiple of 16 bytes: of an even
-/// number of fours, which [`Layout::is_even`] sees to.
-fn apart(by: By, fours: usize) -> usize {
-    match by {
-        By::Units => fours + 1,
-        By::Matrices => fours + 2,
+/// The stride, in vec4, of rows of `vec4s` in shared memory. The padding puts adjacent rows into
+/// different banks. Rows of cooperative matrices must be aligned to 16 bytes, which is an even
+/// number of vec4; [`Layout::is_valid`] checks it.
+fn padded_stride(matmul: Matmul, vec4s: usize) -> usize {
+    match matmul {
+        Matmul::Unit => vec4s + 1,
+        Matmul::Cmma => vec4s + 2,
     }
 }
 
-/// What multiplies.
+/// How matrices are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum By {
-    /// Each unit its numbers, one by one, in `f32`.
-    Units,
-    /// The matrix instructions of a plane: what is multiplied is in half precision, and what
-    /// it adds up to in `f32`.
-    Matrices,
+pub(crate) enum Matmul {
+    /// By each unit separately, in `f32`.
+    Unit,
+    /// By the cooperative matrix instructions of a plane, in half precision with `f32`
+    /// accumulators.
+    Cmma,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Layout {
-    pub(crate) by: By,
-    /// Units of a cube, down and across.
-    pub(crate) side: usize,
-    /// Rows of a unit.
-    pub(crate) rows: usize,
-    /// Columns of a unit, in fours.
-    pub(crate) fours: usize,
-    /// How much of a row is in shared memory at a time, in fours.
-    pub(crate) chunk: usize,
+    pub(crate) matmul: Matmul,
+    /// Units per side of the square cube.
+    pub(crate) cube_side: usize,
+    /// Rows per unit.
+    pub(crate) unit_rows: usize,
+    /// Columns per unit, in vec4.
+    pub(crate) unit_vec4s: usize,
+    /// Columns of the operands in shared memory at a time (block K), in vec4.
+    pub(crate) chunk_vec4s: usize,
 }
 
 impl Layout {
-    /// The same with matrix instructions.
-    pub(super) const fn by_matrices(self) -> Self {
+    pub(super) const fn with_chunk(self, chunk_vec4s: usize) -> Self {
         Self {
-            by: By::Matrices,
+            chunk_vec4s,
+            ..self
+        }
+    }
+
+    pub(super) const fn with_cmma(self) -> Self {
+        Self {
+            matmul: Matmul::Cmma,
             ..self
         }
     }
 
     pub(crate) fn units(self) -> usize {
-        self.side * self.side
+        self.cube_side * self.cube_side
     }
 
-    /// Whether all that the kernels divide comes out even.
-    pub(super) fn is_even(self) -> bool {
-        let shares = [
-            self.rows * self.chunk,
-            self.columns() * self.chunk,
-            self.through() * self.fours,
+    /// Whether every division in the kernels is without remainder.
+    pub(super) fn is_valid(self) -> bool {
+        let loads = [
+            self.unit_rows * self.chunk_vec4s,
+            self.unit_columns() * self.chunk_vec4s,
+            self.staged_rows() * self.unit_vec4s,
         ];
-        [4, 8, 16, 32].contains(&self.side)
-            && self.rows > 0
-            && self.rows.is_multiple_of(4)
-            && shares
+        [4, 8, 16, 32].contains(&self.cube_side)
+            && self.unit_rows > 0
+            && self.unit_rows.is_multiple_of(4)
+            && loads
                 .into_iter()
-                .all(|share| share > 0 && share.is_multiple_of(self.side))
-            && (self.by == By::Units || self.is_even_in_matrices())
+                .all(|load| load > 0 && load.is_multiple_of(self.cube_side))
+            && (self.matmul == Matmul::Unit || self.is_valid_for_cmma())
     }
 
-    /// Whether the planes of a cube have as many matrices of a tile each, and each plane its
-    /// own side by side; and whether what lies behind others in shared memory begins where
-    /// matrices may.
-    fn is_even_in_matrices(self) -> bool {
-        let is_even = |number: usize, by: usize| number >= by && number.is_multiple_of(by);
-        is_even(self.units(), PLANE)
-            && is_even(self.down(), MATRIX)
-            && is_even(self.across(), MATRIX)
-            && is_even(self.chunk * 4, MATRIX)
-            && is_even(self.all_matrices(), self.planes())
-            && is_even(self.across() / MATRIX, self.matrices())
-            && is_even(8 * self.halves(), 32)
-            && is_even(16 * self.shared(), 32)
+    /// Whether the fragments of a tile are distributed evenly, those of a plane are in one row, and
+    /// the parts of shared memory are aligned.
+    fn is_valid_for_cmma(self) -> bool {
+        let divides = |by: usize, value: usize| value >= by && value.is_multiple_of(by);
+        divides(PLANE_SIZE, self.units())
+            && divides(FRAGMENT, self.tile_m())
+            && divides(FRAGMENT, self.tile_n())
+            && divides(FRAGMENT, self.chunk_vec4s * 4)
+            && divides(self.planes(), self.fragments())
+            && divides(self.plane_fragments(), self.tile_n() / FRAGMENT)
+            && divides(32, 8 * self.half_len())
+            && divides(32, 16 * self.full_len())
     }
 
     fn planes(self) -> usize {
-        self.units() / PLANE
+        self.units() / PLANE_SIZE
     }
 
-    fn all_matrices(self) -> usize {
-        self.down() / MATRIX * (self.across() / MATRIX)
+    fn fragments(self) -> usize {
+        self.tile_m() / FRAGMENT * (self.tile_n() / FRAGMENT)
     }
 
-    /// Matrices of a tile that a plane has.
-    pub(super) fn matrices(self) -> usize {
-        self.all_matrices() / self.planes()
+    pub(super) fn plane_fragments(self) -> usize {
+        self.fragments() / self.planes()
     }
 
-    /// Rows of a tile.
-    pub(crate) fn down(self) -> usize {
-        self.side * self.rows
+    /// Rows of a tile (block M).
+    pub(crate) fn tile_m(self) -> usize {
+        self.cube_side * self.unit_rows
     }
 
-    /// Columns of a tile.
-    pub(crate) fn across(self) -> usize {
-        self.side * self.columns()
+    /// Columns of a tile (block N).
+    pub(crate) fn tile_n(self) -> usize {
+        self.cube_side * self.unit_columns()
     }
 
-    /// Columns of a unit.
-    pub(super) fn columns(self) -> usize {
-        4 * self.fours
+    pub(super) fn unit_columns(self) -> usize {
+        4 * self.unit_vec4s
     }
 
-    /// Numbers that a unit has of a tile.
-    pub(super) fn own(self) -> usize {
-        self.rows * self.columns()
+    pub(super) fn unit_elements(self) -> usize {
+        self.unit_rows * self.unit_columns()
     }
 
-    /// How far the `j`-th column of a unit lies from where its first four would begin if
-    /// units had no others.
-    pub(super) fn column(self, j: usize) -> usize {
-        j / 4 * 4 * self.side + j % 4
+    /// The offset of column `j` of a unit from the unit's first column. Vec4s of adjacent units are
+    /// interleaved.
+    pub(super) fn column_offset(self, j: usize) -> usize {
+        j / 4 * 4 * self.cube_side + j % 4
     }
 
-    /// How far [apart] rows of a chunk lie.
     pub(super) fn chunk_stride(self) -> usize {
-        apart(self.by, self.chunk)
+        padded_stride(self.matmul, self.chunk_vec4s)
     }
 
-    /// How far apart rows of a tile lie in half precision.
+    /// The stride of rows of a tile in half precision.
     pub(super) fn half_stride(self) -> usize {
-        apart(By::Matrices, self.across() / 4)
+        padded_stride(Matmul::Cmma, self.tile_n() / 4)
     }
 
-    /// Where the second of what is multiplied begins among the numbers in half precision;
-    /// before it lie a chunk of the first, or the weights of a tile.
-    pub(super) fn second_at(self) -> usize {
-        self.down() * self.chunk_stride().max(self.half_stride())
+    /// The offset of the right operand in half precision. Before it is a chunk of the left operand
+    /// or the weights of a tile.
+    pub(super) fn rhs_offset(self) -> usize {
+        self.tile_m() * self.chunk_stride().max(self.half_stride())
     }
 
-    /// All numbers in half precision, in fours.
-    pub(super) fn halves(self) -> usize {
-        match self.by {
-            By::Units => 1,
-            By::Matrices => {
-                self.second_at() + self.across() * self.chunk_stride().max(self.half_stride())
+    /// The size of the half-precision part, in vec4.
+    pub(super) fn half_len(self) -> usize {
+        match self.matmul {
+            Matmul::Unit => 1,
+            Matmul::Cmma => {
+                self.rhs_offset() + self.tile_n() * self.chunk_stride().max(self.half_stride())
             }
         }
     }
 
-    /// How far apart rows of a tile lie in `f32`.
-    pub(super) fn weight_stride(self) -> usize {
-        self.side * self.fours + 1
+    /// The stride of rows of a tile in `f32`.
+    pub(super) fn tile_stride(self) -> usize {
+        self.cube_side * self.unit_vec4s + 1
     }
 
-    /// Rows of the matrix that weights are multiplied with that are there at a time.
-    pub(super) fn through(self) -> usize {
-        match self.by {
-            By::Units => self.across() / 2,
-            By::Matrices => self.across(),
+    /// Rows of the right operand that are in shared memory at a time when it is multiplied by
+    /// weights.
+    pub(super) fn staged_rows(self) -> usize {
+        match self.matmul {
+            Matmul::Unit => self.tile_n() / 2,
+            Matmul::Cmma => self.tile_n(),
         }
     }
 
-    /// The part of shared memory that chunks of two matrices are brought into, in `f32`.
-    fn chunks(self) -> usize {
-        let two = (self.down() + self.across()) * self.chunk_stride();
-        match self.by {
-            By::Units => two.max(self.through() * self.side * self.fours),
-            By::Matrices => 0,
+    /// The offset of a tile in `f32`. Before it are the `f32` chunks of both operands.
+    pub(super) fn tile_offset(self) -> usize {
+        let chunks = (self.tile_m() + self.tile_n()) * self.chunk_stride();
+        match self.matmul {
+            Matmul::Unit => chunks.max(self.staged_rows() * self.cube_side * self.unit_vec4s),
+            Matmul::Cmma => 0,
         }
     }
 
-    /// Where the weights of a tile begin.
-    pub(super) fn weights_at(self) -> usize {
-        self.chunks()
+    /// The offset of the values for reductions over the units of a row.
+    pub(super) fn reduce_offset(self) -> usize {
+        self.tile_offset() + self.tile_m() * self.tile_stride()
     }
 
-    /// Where each unit's word to the others of its row begins.
-    pub(super) fn words_at(self) -> usize {
-        self.weights_at() + self.down() * self.weight_stride()
+    /// The offset of the flag that a matrix has non-finite elements.
+    pub(super) fn flag_offset(self) -> usize {
+        self.reduce_offset() + self.units() * self.unit_rows.div_ceil(4)
     }
 
-    /// Where it is noted that a matrix has elements that are not finite.
-    pub(super) fn flag_at(self) -> usize {
-        self.words_at() + self.units() * self.rows.div_ceil(4)
-    }
-
-    /// All that is in `f32`, in fours.
-    pub(super) fn shared(self) -> usize {
-        // Two, so that matrices begin at multiples of 32 bytes.
-        self.flag_at() + 2
+    /// The size of the `f32` part, in vec4.
+    pub(super) fn full_len(self) -> usize {
+        // Two, so that cooperative matrices are aligned to 32 bytes.
+        self.flag_offset() + 2
     }
 
     pub(crate) fn shared_bytes(self) -> usize {
-        let halves = match self.by {
-            By::Units => 16 * self.halves(),
-            By::Matrices => 8 * self.halves(),
+        let half_bytes = match self.matmul {
+            Matmul::Unit => 16 * self.half_len(),
+            Matmul::Cmma => 8 * self.half_len(),
         };
-        16 * self.shared() + halves
+        16 * self.full_len() + half_bytes
     }
 
-    /// Blocks of columns, as wide as a tile, in a matrix of this width.
+    /// Blocks of `tile_n` columns in a matrix of this width.
     pub(crate) fn blocks(self, width: usize) -> usize {
-        width.div_ceil(self.across())
+        width.div_ceil(self.tile_n())
     }
 }

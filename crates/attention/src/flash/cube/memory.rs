@@ -1,37 +1,35 @@
-//! Rows of a matrix in the device's memory, and the memory that the units of a cube share.
+//! Rows of matrices in global memory, and the shared memory of a cube.
 
 use cubecl::prelude::*;
 
 use super::layout::Layout;
 
-/// Four numbers side by side.
-pub(super) type Four = Vector<f32, Const<4>>;
+pub(super) type Vec4 = Vector<f32, Const<4>>;
 
-/// Four of them as they are stored.
-pub(super) type Stored<E> = Vector<E, Const<4>>;
+/// A vec4 of the type in global memory.
+pub(super) type StoredVec4<E> = Vector<E, Const<4>>;
 
-/// The memory that the units of a cube share.
+/// The shared memory of a cube.
 #[derive(CubeType)]
 pub(super) struct SharedMemory<E: Float> {
-    /// What is in `f32`: chunks of matrices where units multiply, the numbers of a tile, and
-    /// the words of units to each other.
-    pub(super) wide: Shared<[Four]>,
-    /// What matrix instructions multiply.
-    pub(super) halves: Shared<[Stored<E>]>,
+    /// In `f32`: chunks of the operands (without cooperative matrices), a tile, and values for
+    /// reductions.
+    pub(super) full: Shared<[Vec4]>,
+    /// The operands of cooperative matrix instructions.
+    pub(super) half: Shared<[StoredVec4<E>]>,
 }
 
 #[cube]
 impl<E: Float> SharedMemory<E> {
     pub(super) fn new(#[comptime] layout: Layout) -> Self {
         SharedMemory::<E> {
-            wide: Shared::<[Four]>::new_slice(comptime!(layout.shared())),
-            halves: Shared::<[Stored<E>]>::new_slice(comptime!(layout.halves())),
+            full: Shared::<[Vec4]>::new_slice(comptime!(layout.full_len())),
+            half: Shared::<[StoredVec4<E>]>::new_slice(comptime!(layout.half_len())),
         }
     }
 }
 
-/// Where some rows of a matrix lie: `stride` apart, from `start` on. Rows and columns that
-/// are not there are read as zeros.
+/// The location of some rows of a matrix. Rows and columns out of range are read as zeros.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Rows {
     pub(super) start: usize,
@@ -40,7 +38,7 @@ pub(super) struct Rows {
     pub(super) width: usize,
 }
 
-/// The rows of a head of a contiguous tensor: `head` heads of as many rows lie before them.
+/// The rows of head number `head` of a contiguous tensor.
 #[cube]
 pub(super) fn contiguous_rows(head: usize, count: u32, width: u32) -> Rows {
     Rows {
@@ -51,29 +49,29 @@ pub(super) fn contiguous_rows(head: usize, count: u32, width: u32) -> Rows {
     }
 }
 
-/// Where a unit is in its cube: down and across.
+/// The row and column of a unit in its cube.
 #[cube]
 pub(super) fn unit_position(#[comptime] layout: Layout) -> (usize, usize) {
-    let side = comptime!(layout.side);
+    let cube_side = comptime!(layout.cube_side);
     let unit = UNIT_POS as usize;
-    (unit / side, unit % side)
+    (unit / cube_side, unit % cube_side)
 }
 
-/// Four numbers of a row.
+/// Loads vec4 number `vec4` of a row.
 #[cube]
-pub(super) fn load<E: Float, N: Size>(
+pub(super) fn load_vec4<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
     rows: &Rows,
     row: usize,
-    four: usize,
-) -> Stored<E> {
-    let mut loaded = Stored::<E>::new(E::from_int(0));
-    let column = four * 4;
+    vec4: usize,
+) -> StoredVec4<E> {
+    let mut loaded = StoredVec4::<E>::new(E::from_int(0));
+    let column = vec4 * 4;
     let width = N::value();
     if row < rows.count && column < rows.width {
-        let at = rows.start + row * rows.stride + column;
+        let offset = rows.start + row * rows.stride + column;
         if comptime!(width == 4) {
-            let whole = matrix[at / 4];
+            let whole = matrix[offset / 4];
             #[unroll]
             for i in 0..4usize {
                 loaded.insert(i, whole.extract(i));
@@ -82,7 +80,7 @@ pub(super) fn load<E: Float, N: Size>(
             #[unroll]
             for i in 0..4usize {
                 if column + i < rows.width {
-                    loaded.insert(i, matrix[at + i].extract(0usize));
+                    loaded.insert(i, matrix[offset + i].extract(0usize));
                 }
             }
         }
@@ -90,85 +88,88 @@ pub(super) fn load<E: Float, N: Size>(
     loaded
 }
 
-/// Writes four numbers of a row, as far as they are there.
+/// Stores vec4 number `vec4` of a row, as far as it is within the row.
 #[cube]
-pub(super) fn store<E: Float, N: Size>(
+pub(super) fn store_vec4<E: Float, N: Size>(
     matrix: &mut [Vector<E, N>],
     rows: &Rows,
     row: usize,
-    four: usize,
-    numbers: Four,
+    vec4: usize,
+    values: Vec4,
 ) {
-    let column = four * 4;
+    let column = vec4 * 4;
     let width = N::value();
     if row < rows.count && column < rows.width {
-        let at = rows.start + row * rows.stride + column;
+        let offset = rows.start + row * rows.stride + column;
         if comptime!(width == 4) {
             let mut whole = Vector::<E, N>::new(E::from_int(0));
             #[unroll]
             for i in 0..4usize {
-                whole.insert(i, E::cast_from(numbers.extract(i)));
+                whole.insert(i, E::cast_from(values.extract(i)));
             }
-            matrix[at / 4] = whole;
+            matrix[offset / 4] = whole;
         } else {
             #[unroll]
             for i in 0..4usize {
                 if column + i < rows.width {
-                    matrix[at + i] = Vector::new(E::cast_from(numbers.extract(i)));
+                    matrix[offset + i] = Vector::new(E::cast_from(values.extract(i)));
                 }
             }
         }
     }
 }
 
-/// Where the weights of a row of a tile begin in shared memory.
+/// The offset of a row of a tile in shared memory.
 #[cube]
-pub(super) fn weights_of_row(row: usize, #[comptime] layout: Layout) -> usize {
-    comptime!(layout.weights_at()) + row * comptime!(layout.weight_stride())
+pub(super) fn tile_row_offset(row: usize, #[comptime] layout: Layout) -> usize {
+    comptime!(layout.tile_offset()) + row * comptime!(layout.tile_stride())
 }
 
-/// Puts each unit's numbers of a tile into shared memory, in `f32`.
+/// Stores each unit's elements of a tile in shared memory, in `f32`.
 #[cube]
-pub(super) fn put_numbers(
-    weights: &mut Array<f32>,
-    shared: &mut Shared<[Four]>,
+pub(super) fn store_tile(
+    elements: &mut Array<f32>,
+    shared: &mut Shared<[Vec4]>,
     #[comptime] layout: Layout,
 ) {
-    let side = comptime!(layout.side);
+    let cube_side = comptime!(layout.cube_side);
     let unit = UNIT_POS as usize;
     #[unroll]
-    for i in 0..comptime!(layout.rows) {
-        let at = weights_of_row(unit / side + i * side, layout) + unit % side;
+    for i in 0..comptime!(layout.unit_rows) {
+        let offset = tile_row_offset(unit / cube_side + i * cube_side, layout) + unit % cube_side;
         #[unroll]
-        for c in 0..comptime!(layout.fours) {
-            let mut four = Four::new(0.0f32);
+        for c in 0..comptime!(layout.unit_vec4s) {
+            let mut vec4 = Vec4::new(0.0f32);
             #[unroll]
             for j in 0..4usize {
-                four.insert(j, weights[i * comptime!(layout.columns()) + c * 4 + j]);
+                vec4.insert(
+                    j,
+                    elements[i * comptime!(layout.unit_columns()) + c * 4 + j],
+                );
             }
-            shared[at + c * side] = four;
+            shared[offset + c * cube_side] = vec4;
         }
     }
 }
 
-/// Takes each unit's numbers back from there.
+/// Loads each unit's elements of a tile from shared memory.
 #[cube]
-pub(super) fn take_numbers(
-    weights: &mut Array<f32>,
-    shared: &mut Shared<[Four]>,
+pub(super) fn load_tile(
+    elements: &mut Array<f32>,
+    shared: &mut Shared<[Vec4]>,
     #[comptime] layout: Layout,
 ) {
-    let side = comptime!(layout.side);
+    let cube_side = comptime!(layout.cube_side);
     let unit = UNIT_POS as usize;
     #[unroll]
-    for i in 0..comptime!(layout.rows) {
-        let at = weights_of_row(unit / side + i * side, layout) + unit % side;
+    for i in 0..comptime!(layout.unit_rows) {
+        let offset = tile_row_offset(unit / cube_side + i * cube_side, layout) + unit % cube_side;
         #[unroll]
-        for c in 0..comptime!(layout.fours) {
-            let four = shared[at + c * side];
+        for c in 0..comptime!(layout.unit_vec4s) {
+            let vec4 = shared[offset + c * cube_side];
             #[unroll]
             for j in 0..4usize {
-                weights[i * comptime!(layout.columns()) + c * 4 + j] = four.extract(j);
+                elements[i * comptime!(layout.unit_columns()) + c * 4 + j] = vec4.extract(j);
             }
         }
     }

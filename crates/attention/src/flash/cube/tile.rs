@@ -1,24 +1,22 @@
-//! What the kernels have in common: numbers that a cube brings into its shared memory, and
-//! the two products of matrices that attention is made of.
+//! The two matmuls of attention on a tile, and reductions over its rows.
 //!
-//! A cube has `side · side` units. Unit `(down, across)` of it has `rows` rows, `side` apart
-//! (`down`, `down + side`, ...), and `fours` times four neighbouring columns, those of one
-//! unit next to those of the next. Everything in shared memory is four numbers wide, and a
-//! unit multiplies all its rows with all its columns: so a load feeds many multiplications.
+//! A cube has `cube_side · cube_side` units. Unit `(unit_row, unit_column)` has `unit_rows` rows
+//! with a stride of `cube_side` (`unit_row`, `unit_row + cube_side`, ...), and `unit_vec4s` vec4s
+//! of columns, interleaved with those of the other units. Shared memory is accessed by vec4, and a
+//! unit multiplies all its rows by all its columns, so each load is used several times.
 
 use cubecl::prelude::*;
 
+use super::cmma;
 use super::finite::{add_non_finite, load_finite};
-use super::layout::{By, Layout};
-use super::matrices;
+use super::layout::{Layout, Matmul};
 use super::memory::{
-    Four, Rows, SharedMemory, load, put_numbers, store, unit_position, weights_of_row,
+    Rows, SharedMemory, Vec4, load_vec4, store_tile, store_vec4, tile_row_offset, unit_position,
 };
 
-/// `left · rightᵀ` for a tile: each unit's rows of `left` by its columns, which are rows of
-/// `right`. `products` has all of a row before those of the next.
+/// `left · rightᵀ` for a tile. `products` gets each unit's elements, row by row.
 #[cube]
-pub(super) fn multiply<E: Float, N: Size>(
+pub(super) fn matmul_nt<E: Float, N: Size>(
     left: &[Vector<E, N>],
     left_rows: &Rows,
     first_left: usize,
@@ -29,8 +27,8 @@ pub(super) fn multiply<E: Float, N: Size>(
     products: &mut Array<f32>,
     #[comptime] layout: Layout,
 ) {
-    if comptime!(layout.by == By::Matrices) {
-        matrices::multiply::<E, N>(
+    if comptime!(layout.matmul == Matmul::Cmma) {
+        cmma::matmul_nt::<E, N>(
             left,
             left_rows,
             first_left,
@@ -42,69 +40,70 @@ pub(super) fn multiply<E: Float, N: Size>(
             layout,
         );
     } else {
-        let shared = &mut memory.wide;
-        let side = comptime!(layout.side);
-        let rows = comptime!(layout.rows);
-        let columns = comptime!(layout.columns());
-        let chunk = comptime!(layout.chunk);
+        let shared = &mut memory.full;
+        let cube_side = comptime!(layout.cube_side);
+        let unit_rows = comptime!(layout.unit_rows);
+        let unit_columns = comptime!(layout.unit_columns());
+        let chunk = comptime!(layout.chunk_vec4s);
         let stride = comptime!(layout.chunk_stride());
-        let right_at = comptime!(layout.down() * layout.chunk_stride());
+        let right_offset = comptime!(layout.tile_m() * layout.chunk_stride());
         let unit = UNIT_POS as usize;
-        let down = unit / side;
-        let across = unit % side;
+        let unit_row = unit / cube_side;
+        let unit_column = unit % cube_side;
         #[unroll]
-        for i in 0..comptime!(layout.own()) {
+        for i in 0..comptime!(layout.unit_elements()) {
             products[i] = 0.0f32;
         }
         let chunks = left_rows.width.div_ceil(comptime!(chunk * 4));
-        for number in 0..chunks {
-            // Others may still read what lies there.
+        for chunk_index in 0..chunks {
+            // Other units may still read the previous chunk.
             sync_cube();
-            for step in 0..comptime!(rows * chunk / side) {
-                let at = unit + step * comptime!(layout.units());
-                let row = at / chunk;
-                let four = at % chunk;
-                shared[row * stride + four] = Four::cast_from(load::<E, N>(
+            for step in 0..comptime!(unit_rows * chunk / cube_side) {
+                let index = unit + step * comptime!(layout.units());
+                let row = index / chunk;
+                let vec4 = index % chunk;
+                shared[row * stride + vec4] = Vec4::cast_from(load_vec4::<E, N>(
                     left,
                     left_rows,
                     first_left + row,
-                    number * chunk + four,
+                    chunk_index * chunk + vec4,
                 ));
             }
-            for step in 0..comptime!(columns * chunk / side) {
-                let at = unit + step * comptime!(layout.units());
-                let row = at / chunk;
-                let four = at % chunk;
-                // A unit's columns lie `side` apart from each other here: then units next to each
-                // other read rows next to each other, which lie in different banks.
-                let j = row / side;
-                let from = (j / 4) * comptime!(4 * side) + (row % side) * 4 + j % 4;
-                shared[right_at + row * stride + four] = Four::cast_from(load::<E, N>(
+            for step in 0..comptime!(unit_columns * chunk / cube_side) {
+                let index = unit + step * comptime!(layout.units());
+                let row = index / chunk;
+                let vec4 = index % chunk;
+                // Here the columns of a unit have a stride of `cube_side`: adjacent units then read
+                // adjacent rows, which are in different banks.
+                let j = row / cube_side;
+                let from = (j / 4) * comptime!(4 * cube_side) + (row % cube_side) * 4 + j % 4;
+                shared[right_offset + row * stride + vec4] = Vec4::cast_from(load_vec4::<E, N>(
                     right,
                     right_rows,
                     first_right + from,
-                    number * chunk + four,
+                    chunk_index * chunk + vec4,
                 ));
             }
             sync_cube();
-            for four in 0..chunk {
-                let mut rights = Array::<Four>::new(columns);
+            for vec4 in 0..chunk {
+                let mut right_vec4s = Array::<Vec4>::new(unit_columns);
                 #[unroll]
-                for j in 0..columns {
-                    rights[j] = shared[right_at + (across + j * side) * stride + four];
+                for j in 0..unit_columns {
+                    right_vec4s[j] =
+                        shared[right_offset + (unit_column + j * cube_side) * stride + vec4];
                 }
                 #[unroll]
-                for i in 0..rows {
-                    let lefts = shared[(down + i * side) * stride + four];
+                for i in 0..unit_rows {
+                    let left_vec4 = shared[(unit_row + i * cube_side) * stride + vec4];
                     #[unroll]
-                    for j in 0..columns {
-                        let other = rights[j];
-                        let mut sum = products[i * columns + j];
+                    for j in 0..unit_columns {
+                        let right_vec4 = right_vec4s[j];
+                        let mut sum = products[i * unit_columns + j];
                         #[unroll]
                         for k in 0..4usize {
-                            sum = fma(lefts.extract(k), other.extract(k), sum);
+                            sum = fma(left_vec4.extract(k), right_vec4.extract(k), sum);
                         }
-                        products[i * columns + j] = sum;
+                        products[i * unit_columns + j] = sum;
                     }
                 }
             }
@@ -112,188 +111,192 @@ pub(super) fn multiply<E: Float, N: Size>(
     }
 }
 
-/// Puts each unit's numbers of a tile where [`add_weighted`] looks for weights.
+/// Stores each unit's weights of a tile for [`add_weighted`].
 #[cube]
-pub(super) fn put_weights<E: Float>(
+pub(super) fn store_weights<E: Float>(
     weights: &mut Array<f32>,
     memory: &mut SharedMemory<E>,
     #[comptime] layout: Layout,
 ) {
-    if comptime!(layout.by == By::Matrices) {
-        matrices::put_weights::<E>(weights, memory, layout);
+    if comptime!(layout.matmul == Matmul::Cmma) {
+        cmma::store_weights::<E>(weights, memory, layout);
     } else {
-        put_numbers(weights, &mut memory.wide, layout);
+        store_tile(weights, &mut memory.full, layout);
     }
 }
 
-/// `sums += weights · matrix` for a tile, with the weights that [`put_weights`] put there:
-/// each unit's rows of the weights by four columns of each block of the matrix.
+/// `sums += weights · matrix` for a tile, with the weights of [`store_weights`].
 ///
-/// Where keys may be hidden, rows of the matrix whose weight is zero contribute nothing even if
-/// they are not finite.
+/// If keys may be masked, rows of the matrix whose weight is zero contribute nothing even if they
+/// are not finite.
 #[cube]
 pub(super) fn add_weighted<E: Float, N: Size>(
     matrix: &[Vector<E, N>],
     matrix_rows: &Rows,
     first: usize,
     memory: &mut SharedMemory<E>,
-    sums: &mut Array<Four>,
-    may_hide: bool,
+    sums: &mut Array<Vec4>,
+    may_mask: bool,
     #[comptime] blocks: usize,
     #[comptime] layout: Layout,
 ) {
-    // The last one to read it has waited for others since.
-    if may_hide && UNIT_POS == 0u32 {
-        memory.wide[comptime!(layout.flag_at())] = Four::new(0.0f32);
+    // There was a barrier since the flag was last read.
+    if may_mask && UNIT_POS == 0u32 {
+        memory.full[comptime!(layout.flag_offset())] = Vec4::new(0.0f32);
     }
-    if comptime!(layout.by == By::Matrices) {
-        matrices::add_weighted::<E, N>(
+    if comptime!(layout.matmul == Matmul::Cmma) {
+        cmma::add_weighted::<E, N>(
             matrix,
             matrix_rows,
             first,
             memory,
             sums,
-            may_hide,
+            may_mask,
             blocks,
             layout,
         );
     } else {
-        let shared = &mut memory.wide;
-        let side = comptime!(layout.side);
-        let rows = comptime!(layout.rows);
-        let fours = comptime!(layout.fours);
-        let through = comptime!(layout.through());
-        let wide = comptime!(layout.side * layout.fours);
+        let shared = &mut memory.full;
+        let cube_side = comptime!(layout.cube_side);
+        let unit_rows = comptime!(layout.unit_rows);
+        let unit_vec4s = comptime!(layout.unit_vec4s);
+        let staged_rows = comptime!(layout.staged_rows());
+        let tile_vec4s = comptime!(layout.cube_side * layout.unit_vec4s);
         let unit = UNIT_POS as usize;
-        let down = unit / side;
-        let across = unit % side;
+        let unit_row = unit / cube_side;
+        let unit_column = unit % cube_side;
         #[unroll]
         for block in 0..blocks {
-            for part in 0..comptime!(layout.across() / layout.through()) {
-                // The weights are there, and nobody reads the last part any more.
+            for part in 0..comptime!(layout.tile_n() / layout.staged_rows()) {
+                // The weights are stored, and the previous part has been read.
                 sync_cube();
-                for step in 0..comptime!(layout.through() * layout.fours / layout.side) {
-                    let at = unit + step * comptime!(layout.units());
+                for step in
+                    0..comptime!(layout.staged_rows() * layout.unit_vec4s / layout.cube_side)
+                {
+                    let index = unit + step * comptime!(layout.units());
                     let loaded = load_finite::<E, N>(
                         matrix,
                         matrix_rows,
-                        first + part * through + at / wide,
-                        block * wide + at % wide,
-                        may_hide,
+                        first + part * staged_rows + index / tile_vec4s,
+                        block * tile_vec4s + index % tile_vec4s,
+                        may_mask,
                         shared,
                         layout,
                     );
-                    shared[at] = Four::cast_from(loaded);
+                    shared[index] = Vec4::cast_from(loaded);
                 }
                 sync_cube();
-                for four in 0..comptime!(layout.through() / 4) {
-                    let mut others = Array::<Four>::new(comptime!(layout.columns()));
+                for vec4 in 0..comptime!(layout.staged_rows() / 4) {
+                    let mut matrix_vec4s = Array::<Vec4>::new(comptime!(layout.unit_columns()));
                     #[unroll]
                     for j in 0..4usize {
                         #[unroll]
-                        for c in 0..fours {
-                            others[j * fours + c] =
-                                shared[(four * 4 + j) * wide + c * side + across];
+                        for c in 0..unit_vec4s {
+                            matrix_vec4s[j * unit_vec4s + c] =
+                                shared[(vec4 * 4 + j) * tile_vec4s + c * cube_side + unit_column];
                         }
                     }
                     #[unroll]
-                    for i in 0..rows {
-                        let at = weights_of_row(down + i * side, layout);
-                        let weights = shared[at + part * comptime!(layout.through() / 4) + four];
+                    for i in 0..unit_rows {
+                        let offset = tile_row_offset(unit_row + i * cube_side, layout);
+                        let weights =
+                            shared[offset + part * comptime!(layout.staged_rows() / 4) + vec4];
                         #[unroll]
-                        for c in 0..fours {
-                            let mut sum = sums[(i * blocks + block) * fours + c];
+                        for c in 0..unit_vec4s {
+                            let mut sum = sums[(i * blocks + block) * unit_vec4s + c];
                             #[unroll]
                             for j in 0..4usize {
-                                sum =
-                                    fma(Four::new(weights.extract(j)), others[j * fours + c], sum);
+                                sum = fma(
+                                    Vec4::new(weights.extract(j)),
+                                    matrix_vec4s[j * unit_vec4s + c],
+                                    sum,
+                                );
                             }
-                            sums[(i * blocks + block) * fours + c] = sum;
+                            sums[(i * blocks + block) * unit_vec4s + c] = sum;
                         }
                     }
                 }
             }
         }
     }
-    if may_hide {
+    if may_mask {
         sync_cube();
-        if memory.wide[comptime!(layout.flag_at())].extract(0usize) > 0.0f32 {
+        if memory.full[comptime!(layout.flag_offset())].extract(0usize) > 0.0f32 {
             add_non_finite::<E, N>(matrix, matrix_rows, first, memory, sums, blocks, layout);
         }
     }
 }
 
-/// Writes the sums of [`add_weighted`] to the rows of a result from `first` on, each
-/// divided by its row's number.
+/// Writes the sums of [`add_weighted`] to a result from row `first` on.
 #[cube]
 pub(super) fn store_sums<E: Float, N: Size>(
     result: &mut [Vector<E, N>],
     result_rows: &Rows,
     first: usize,
-    sums: &Array<Four>,
-    by: &Array<f32>,
+    sums: &Array<Vec4>,
     #[comptime] blocks: usize,
     #[comptime] layout: Layout,
 ) {
-    let side = comptime!(layout.side);
-    let fours = comptime!(layout.fours);
-    let (down, across) = unit_position(layout);
+    let cube_side = comptime!(layout.cube_side);
+    let unit_vec4s = comptime!(layout.unit_vec4s);
+    let (unit_row, unit_column) = unit_position(layout);
     #[unroll]
-    for i in 0..comptime!(layout.rows) {
+    for i in 0..comptime!(layout.unit_rows) {
         #[unroll]
         for block in 0..blocks {
             #[unroll]
-            for c in 0..fours {
-                store::<E, N>(
+            for c in 0..unit_vec4s {
+                store_vec4::<E, N>(
                     result,
                     result_rows,
-                    first + down + i * side,
-                    (block * fours + c) * side + across,
-                    sums[(i * blocks + block) * fours + c] / Four::new(by[i]),
+                    first + unit_row + i * cube_side,
+                    (block * unit_vec4s + c) * cube_side + unit_column,
+                    sums[(i * blocks + block) * unit_vec4s + c],
                 );
             }
         }
     }
 }
 
-/// The largest of the numbers that the units of a row have, for each row of a unit, or
-/// their sum.
+/// Reduces one value per row over the units of each row: to the maximum, or to the sum.
 #[cube]
-pub(super) fn across_units(
-    numbers: &mut Array<f32>,
-    shared: &mut Shared<[Four]>,
+pub(super) fn reduce_rows(
+    values: &mut Array<f32>,
+    shared: &mut Shared<[Vec4]>,
     #[comptime] is_sum: bool,
     #[comptime] layout: Layout,
 ) {
-    let side = comptime!(layout.side);
+    let cube_side = comptime!(layout.cube_side);
     let unit = UNIT_POS as usize;
-    let down = unit / side;
-    // Nobody reads the last words any more: between two calls units wait for each other.
+    let unit_row = unit / cube_side;
+    // There is a barrier between two calls, so the previous values have been read.
     #[unroll]
-    for part in 0..comptime!(layout.rows / 4) {
-        let mut four = Four::new(0.0f32);
+    for part in 0..comptime!(layout.unit_rows / 4) {
+        let mut vec4 = Vec4::new(0.0f32);
         #[unroll]
         for i in 0..4usize {
-            four.insert(i, numbers[part * 4 + i]);
+            vec4.insert(i, values[part * 4 + i]);
         }
-        shared[comptime!(layout.words_at()) + part * comptime!(layout.units()) + unit] = four;
+        shared[comptime!(layout.reduce_offset()) + part * comptime!(layout.units()) + unit] = vec4;
     }
     sync_cube();
     #[unroll]
-    for part in 0..comptime!(layout.rows / 4) {
-        let at = comptime!(layout.words_at()) + part * comptime!(layout.units()) + down * side;
-        let mut all = shared[at];
-        for other in 1..side {
-            let word = shared[at + other];
+    for part in 0..comptime!(layout.unit_rows / 4) {
+        let offset = comptime!(layout.reduce_offset())
+            + part * comptime!(layout.units())
+            + unit_row * cube_side;
+        let mut all = shared[offset];
+        for other in 1..cube_side {
+            let value = shared[offset + other];
             if is_sum {
-                all += word;
+                all += value;
             } else {
-                all = max(all, word);
+                all = max(all, value);
             }
         }
         #[unroll]
         for i in 0..4usize {
-            numbers[part * 4 + i] = all.extract(i);
+            values[part * 4 + i] = all.extract(i);
         }
     }
 }

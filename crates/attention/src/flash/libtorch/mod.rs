@@ -1,9 +1,9 @@
-//! LibTorch: on the CPU the [CPU body](super::cpu), on its tensors' own memory; on CUDA
-//! [ATen's](aten) where that can do it, half precision as it is; else the portable one.
+//! LibTorch: the [CPU kernels](super::cpu) on tensors in host memory, [ATen's kernels](aten) on
+//! CUDA where they support the call, else the tile loops.
 //!
-//! ATen's flash attention for the CPU is not used: ours takes every pattern, and its
-//! gradient is exactly zero where it should be. Neither is burn-tch's `attention`: it
-//! hands on masks that mean the opposite.
+//! ATen's flash attention for the CPU is not used: ours supports every pattern, and its gradients
+//! are exactly zero where they should be. Nor is burn-tch's `attention`: it passes masks with the
+//! opposite meaning.
 
 mod aten;
 
@@ -12,20 +12,18 @@ use burn::backend::{LibTorch, TensorMetadata};
 use burn::tensor::DType;
 use zoo_kernels::cpu::InstructionSet;
 
-use super::call::{Arrived, Bias, InputGradients, Inputs, Outputs, Saved, TiledSettings};
+use super::call::{Bias, InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
 use super::host;
 use super::ops::{TiledBackward, TiledForward};
-use super::{Body, portable};
+use super::{FlashKernel, portable};
 use crate::pattern::rule::Rule;
 
-/// What computes a call for tensors where `query` is, as numbers of a type; whether more is
-/// hidden or added than the settings say.
-pub(super) fn body(
+pub(super) fn kernel_for(
     query: &TchTensor,
     dtype: DType,
-    has_more: bool,
+    has_mask_or_bias: bool,
     settings: &TiledSettings,
-) -> Body {
+) -> FlashKernel {
     let kind = match dtype {
         DType::F16 => tch::Kind::Half,
         DType::BF16 => tch::Kind::BFloat16,
@@ -35,34 +33,42 @@ pub(super) fn body(
     match device {
         tch::Device::Cpu => InstructionSet::detect().into(),
         tch::Device::Cuda(_)
-            if !settings.is_portable && aten::can(device, kind, has_more, settings) =>
+            if !settings.is_portable
+                && aten::select_kernel(device, kind, has_mask_or_bias, settings).is_some() =>
         {
-            Body::Aten
+            FlashKernel::Aten
         }
-        _ => Body::Tiles,
+        _ => FlashKernel::TileLoops,
     }
 }
 
-fn body_of(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Body {
+fn kernel_for_inputs(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> FlashKernel {
     let query = &inputs.query;
-    body(query, query.dtype(), aten::has_more(inputs), settings)
+    kernel_for(
+        query,
+        query.dtype(),
+        aten::has_mask_or_bias(inputs),
+        settings,
+    )
 }
 
 impl TiledForward for LibTorch {
     fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
-        match body_of(&inputs, &settings) {
-            Body::Aten if settings.dropout.is_some() => forward_with_dropout(inputs, &settings),
-            Body::Aten => {
+        match kernel_for_inputs(&inputs, &settings) {
+            FlashKernel::Aten if settings.dropout.is_some() => {
+                forward_with_dropout(inputs, &settings)
+            }
+            FlashKernel::Aten => {
                 let (context, log_sum_exp) = aten::forward(&inputs, &settings);
-                let may_hide = may_hide(&inputs, &settings);
+                let may_mask = may_mask(&inputs, &settings);
                 let tensors = [&inputs.key, &inputs.value];
-                if settings.assume_finite || aten::is_exact(tensors, &log_sum_exp, may_hide) {
-                    with_log_sum_exp(context, log_sum_exp)
+                if settings.assume_finite || aten::is_exact(tensors, &log_sum_exp, may_mask) {
+                    aten_outputs(context, log_sum_exp)
                 } else {
                     forward_in_f32(inputs, &settings)
                 }
             }
-            Body::Tiles => portable::forward(inputs, &settings),
+            FlashKernel::TileLoops => portable::forward(inputs, &settings),
             _ => host::forward(&inputs, &settings),
         }
     }
@@ -71,185 +77,183 @@ impl TiledForward for LibTorch {
 impl TiledBackward for LibTorch {
     fn tiled_backward(
         saved: Saved<Self>,
-        arrived: Arrived<Self>,
+        output_grads: OutputGrads<Self>,
         settings: &TiledSettings,
-    ) -> InputGradients<Self> {
-        match body_of(&saved.inputs, settings) {
-            Body::Aten if settings.dropout.is_some() => with_dropout(saved, arrived, settings),
-            // What the tile loops computed.
-            Body::Aten if saved.stats.tensor.size()[3] == 2 => in_f32(saved, arrived, settings),
-            Body::Aten => match aten::backward(&saved, &arrived, settings) {
-                Some(gradients) => gradients,
-                None => in_f32(saved, arrived, settings),
+    ) -> InputGrads<Self> {
+        match kernel_for_inputs(&saved.inputs, settings) {
+            FlashKernel::Aten if settings.dropout.is_some() => {
+                backward_with_dropout(saved, output_grads, settings)
+            }
+            // The forward pass was computed by the tile loops.
+            FlashKernel::Aten if saved.stats.tensor.size()[3] == 2 => {
+                backward_in_f32(saved, output_grads, settings)
+            }
+            FlashKernel::Aten => match aten::backward(&saved, &output_grads, settings) {
+                Some(grads) => grads,
+                None => backward_in_f32(saved, output_grads, settings),
             },
-            Body::Tiles => portable::backward::<Self>(saved, arrived, settings),
-            _ => host::backward::<Self>(saved, arrived, settings),
+            FlashKernel::TileLoops => portable::backward::<Self>(saved, output_grads, settings),
+            _ => host::backward::<Self>(saved, output_grads, settings),
         }
     }
 }
 
-/// Results of ATen's kernels: their backward passes take the log-sum-exp for the statistics.
-fn with_log_sum_exp(context: TchTensor, log_sum_exp: TchTensor) -> Outputs<LibTorch> {
-    // Not a view of the same memory by another name: burn-tch writes to what it takes for unshared.
+/// The outputs of ATen's kernels, whose backward passes use the log-sum-exp as statistics.
+fn aten_outputs(context: TchTensor, log_sum_exp: TchTensor) -> Outputs<LibTorch> {
+    // A clone that shares the reference count: burn-tch writes in place to unshared tensors.
     let stats = log_sum_exp.clone();
     (context, log_sum_exp, stats)
 }
 
-/// Whether a key may be hidden from a query.
-fn may_hide(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> bool {
-    aten::has_more(inputs) || !matches!(*settings.rule, Rule::Full)
+fn may_mask(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> bool {
+    aten::has_mask_or_bias(inputs) || !matches!(*settings.rule, Rule::Full)
 }
 
-/// Whether a key or a value that may be hidden has to be kept from the kernels.
+/// Whether no masked key or value is non-finite, so that the kernels can be used directly.
 fn is_clean(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> bool {
     settings.assume_finite
-        || !may_hide(inputs, settings)
+        || !may_mask(inputs, settings)
         || !aten::has_non_finite([&inputs.key, &inputs.value])
 }
 
-/// The tensors with zeros for elements of keys and values that are not finite.
-fn finite_inputs(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
+/// Replaces non-finite elements of keys and values by zeros.
+fn with_finite_inputs(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
     Inputs {
-        key: finite(&inputs.key),
-        value: finite(&inputs.value),
+        key: zero_non_finite(&inputs.key),
+        value: zero_non_finite(&inputs.value),
         ..inputs
     }
 }
 
-/// The tile loops in `f32`, for what ATen's kernels do not compute exactly.
+/// The tile loops in `f32`, for calls that ATen's kernels do not compute exactly.
 fn forward_in_f32(inputs: Inputs<LibTorch>, settings: &TiledSettings) -> Outputs<LibTorch> {
     let stored = inputs.query.tensor.kind();
-    let (context, log_sum_exp, stats) = portable::forward(in_wide(inputs), settings);
-    (to(context, stored), log_sum_exp, stats)
+    let (context, log_sum_exp, stats) = portable::forward(to_f32(inputs), settings);
+    (to_kind(context, stored), log_sum_exp, stats)
 }
 
-/// The tensors in `f32`.
-fn in_wide(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
-    let wide = |tensor| to(tensor, tch::Kind::Float);
+fn to_f32(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
+    let to_f32 = |tensor| to_kind(tensor, tch::Kind::Float);
     Inputs {
-        query: wide(inputs.query),
-        key: wide(inputs.key),
-        value: wide(inputs.value),
+        query: to_f32(inputs.query),
+        key: to_f32(inputs.key),
+        value: to_f32(inputs.value),
         bias: match inputs.bias {
-            Bias::Nothing => Bias::Nothing,
-            Bias::Added(bias) => Bias::Added(wide(bias)),
+            Bias::None => Bias::None,
+            Bias::Added(bias) => Bias::Added(to_f32(bias)),
         },
         ..inputs
     }
 }
 
-/// ATen's kernel where weights are dropped, which only it knows how to do again: elements that
-/// are not finite are kept from it, and what sees one is made NaN afterwards.
+/// ATen's kernel with dropout, whose mask only ATen can reproduce. Non-finite elements are replaced
+/// by zeros before, and rows that attend to one become NaN afterwards.
 fn forward_with_dropout(inputs: Inputs<LibTorch>, settings: &TiledSettings) -> Outputs<LibTorch> {
     if is_clean(&inputs, settings) {
         let (context, log_sum_exp) = aten::forward(&inputs, settings);
-        return with_log_sum_exp(context, log_sum_exp);
+        return aten_outputs(context, log_sum_exp);
     }
-    let (context, log_sum_exp) = aten::forward(&finite_inputs(inputs.clone()), settings);
-    let nothing_dropped = TiledSettings {
+    let (context, log_sum_exp) = aten::forward(&with_finite_inputs(inputs.clone()), settings);
+    let without_dropout = TiledSettings {
         dropout: None,
         ..settings.clone()
     };
-    let (shown, ..) = forward_in_f32(inputs, &nothing_dropped);
-    let sees_none = shown.tensor.isfinite().all_dim(3, true);
-    let poisoned = |tensor: TchTensor| {
-        let tensor = tensor
-            .tensor
-            .masked_fill(&sees_none.logical_not(), f64::NAN);
-        TchTensor::new(tensor)
-    };
-    with_log_sum_exp(poisoned(context), poisoned(log_sum_exp))
+    let (exact, ..) = forward_in_f32(inputs, &without_dropout);
+    let non_finite_rows = exact.tensor.isfinite().all_dim(3, true).logical_not();
+    let fill_nan =
+        |tensor: TchTensor| TchTensor::new(tensor.tensor.masked_fill(&non_finite_rows, f64::NAN));
+    aten_outputs(fill_nan(context), fill_nan(log_sum_exp))
 }
 
-/// A tensor with zeros for elements that are not finite.
-fn finite(tensor: &TchTensor) -> TchTensor {
+fn zero_non_finite(tensor: &TchTensor) -> TchTensor {
     let tensor = &tensor.tensor;
     TchTensor::new(tensor.masked_fill(&tensor.isfinite().logical_not(), 0.0))
 }
 
-fn to(tensor: TchTensor, kind: tch::Kind) -> TchTensor {
+fn to_kind(tensor: TchTensor, kind: tch::Kind) -> TchTensor {
     TchTensor::new(tensor.tensor.to_kind(kind))
 }
 
-/// The way back where weights were dropped: only LibTorch knows which. There is no way in for a
-/// gradient by the log-sum-exp, but that knows of no dropout: what it adds to the gradients is
-/// worked out apart.
-fn with_dropout(
+/// The backward pass with dropout, whose mask only ATen can reproduce. ATen does not accept a
+/// gradient of the log-sum-exp. The log-sum-exp does not depend on dropout, so its contribution is
+/// computed separately without it.
+fn backward_with_dropout(
     saved: Saved<LibTorch>,
-    arrived: Arrived<LibTorch>,
+    output_grads: OutputGrads<LibTorch>,
     settings: &TiledSettings,
-) -> InputGradients<LibTorch> {
-    let by_context = Arrived {
-        d_context: arrived.d_context.clone(),
+) -> InputGrads<LibTorch> {
+    let context_grads = OutputGrads {
+        d_context: output_grads.d_context.clone(),
         d_log_sum_exp: None,
-        wants_bias: false,
+        needs_bias_grad: false,
     };
-    let saved = match is_clean(&saved.inputs, settings) {
-        true => saved,
-        false => Saved {
-            inputs: finite_inputs(saved.inputs),
+    let saved = if is_clean(&saved.inputs, settings) {
+        saved
+    } else {
+        Saved {
+            inputs: with_finite_inputs(saved.inputs),
             ..saved
-        },
+        }
     };
-    let gradients = aten::backward(&saved, &by_context, settings)
-        .expect("a call with dropout and without a bias can go back");
-    if arrived.d_log_sum_exp.is_none() {
-        return gradients;
+    let grads = aten::backward(&saved, &context_grads, settings)
+        .expect("ATen supports the backward pass with dropout and without a bias");
+    if output_grads.d_log_sum_exp.is_none() {
+        return grads;
     }
-    let by_log_sum_exp = Arrived {
-        d_context: TchTensor::new(arrived.d_context.tensor.zeros_like()),
-        ..arrived
+    let log_sum_exp_grads = OutputGrads {
+        d_context: TchTensor::new(output_grads.d_context.tensor.zeros_like()),
+        ..output_grads
     };
-    let nothing_dropped = TiledSettings {
+    let without_dropout = TiledSettings {
         dropout: None,
         ..settings.clone()
     };
-    let more = in_f32(saved, by_log_sum_exp, &nothing_dropped);
+    let other = backward_in_f32(saved, log_sum_exp_grads, &without_dropout);
     let add = |a: TchTensor, b: TchTensor| TchTensor::new(a.tensor + b.tensor);
-    InputGradients {
-        query: add(gradients.query, more.query),
-        key: add(gradients.key, more.key),
-        value: add(gradients.value, more.value),
+    InputGrads {
+        query: add(grads.query, other.query),
+        key: add(grads.key, other.key),
+        value: add(grads.value, other.value),
         bias: None,
     }
 }
 
-/// The tile loops for what may have gone forward in half precision. They compute in `f32`.
-fn in_f32(
+/// The tile loops in `f32`, for a forward pass that may have been in half precision.
+fn backward_in_f32(
     saved: Saved<LibTorch>,
-    arrived: Arrived<LibTorch>,
+    output_grads: OutputGrads<LibTorch>,
     settings: &TiledSettings,
-) -> InputGradients<LibTorch> {
+) -> InputGrads<LibTorch> {
     let stats = &saved.stats.tensor;
-    let saved = match stats.size()[3] {
-        1 => Saved {
-            stats: TchTensor::new(tch::Tensor::cat(
-                &[stats.shallow_clone(), stats.ones_like()],
-                3,
-            )),
+    // ATen's statistics are the log-sum-exp: a maximum with a sum of one.
+    let saved = if stats.size()[3] == 1 {
+        let stats = tch::Tensor::cat(&[stats.shallow_clone(), stats.ones_like()], 3);
+        Saved {
+            stats: TchTensor::new(stats),
             ..saved
-        },
-        _ => saved,
+        }
+    } else {
+        saved
     };
     let stored = saved.inputs.query.tensor.kind();
     if stored == tch::Kind::Float {
-        return portable::backward::<LibTorch>(saved, arrived, settings);
+        return portable::backward::<LibTorch>(saved, output_grads, settings);
     }
     let saved = Saved {
-        inputs: in_wide(saved.inputs),
-        context: to(saved.context, tch::Kind::Float),
+        inputs: to_f32(saved.inputs),
+        context: to_kind(saved.context, tch::Kind::Float),
         ..saved
     };
-    let arrived = Arrived {
-        d_context: to(arrived.d_context, tch::Kind::Float),
-        ..arrived
+    let output_grads = OutputGrads {
+        d_context: to_kind(output_grads.d_context, tch::Kind::Float),
+        ..output_grads
     };
-    let gradients = portable::backward::<LibTorch>(saved, arrived, settings);
-    InputGradients {
-        query: to(gradients.query, stored),
-        key: to(gradients.key, stored),
-        value: to(gradients.value, stored),
-        bias: gradients.bias.map(|bias| to(bias, stored)),
+    let grads = portable::backward::<LibTorch>(saved, output_grads, settings);
+    InputGrads {
+        query: to_kind(grads.query, stored),
+        key: to_kind(grads.key, stored),
+        value: to_kind(grads.value, stored),
+        bias: grads.bias.map(|bias| to_kind(bias, stored)),
     }
 }
 

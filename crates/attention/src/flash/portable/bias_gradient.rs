@@ -1,15 +1,15 @@
-//! The gradient by a bias, which many examples, heads and places may share.
+//! The gradient of a bias, which may be broadcast over examples, heads, queries and keys.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Shape};
 use burn::tensor::FloatDType;
 
-use super::call::{TILE, add_to, cat, tiles};
+use super::call::{TILE, accumulate, cat, tiles};
 
-/// The gradient by the bias, summed up tile by tile in the bias's own shape.
+/// The gradient of the bias, accumulated tile by tile in the bias's own shape.
 pub(super) struct BiasGradient<B: Backend> {
     dims: [usize; 4],
-    /// By row and column of tiles; one where one stands for all.
+    /// By row and column of tiles; a single one in broadcast dimensions.
     tiles: Vec<Vec<Option<FloatTensor<B>>>>,
 }
 
@@ -23,7 +23,7 @@ impl<B: Backend> BiasGradient<B> {
         }
     }
 
-    /// Adds the gradient by the scores of a tile, `[batch, heads, tile, tile]`.
+    /// Adds the score gradients of a tile, `[batch, heads, tile, tile]`.
     pub(super) fn add(&mut self, row: usize, column: usize, d_scores: FloatTensor<B>) {
         let mut d_bias = d_scores;
         for (dim, &size) in self.dims.iter().enumerate() {
@@ -31,13 +31,12 @@ impl<B: Backend> BiasGradient<B> {
                 d_bias = B::float_sum_dim(d_bias, dim);
             }
         }
-        let last = |tiles: usize, at: usize| at.min(tiles - 1);
-        let row = last(self.tiles.len(), row);
-        let column = last(self.tiles[row].len(), column);
-        add_to::<B>(&mut self.tiles[row][column], d_bias);
+        let row = row.min(self.tiles.len() - 1);
+        let column = column.min(self.tiles[row].len() - 1);
+        accumulate::<B>(&mut self.tiles[row][column], d_bias);
     }
 
-    pub(super) fn whole(self, device: &B::Device) -> FloatTensor<B> {
+    pub(super) fn concat(self, device: &B::Device) -> FloatTensor<B> {
         let [batch, heads, seq_q, seq_k] = self.dims;
         let rows = self
             .tiles
@@ -45,7 +44,7 @@ impl<B: Backend> BiasGradient<B> {
             .zip(tiles(seq_q))
             .map(|(row, queries)| {
                 let columns = row.into_iter().zip(tiles(seq_k)).map(|(tile, keys)| {
-                    // What nobody sees has no gradient.
+                    // Fully masked tiles have a zero gradient.
                     tile.unwrap_or_else(|| {
                         let dims = [batch, heads, queries.len(), keys.len()];
                         B::float_zeros(Shape::from(dims), device, FloatDType::F32)

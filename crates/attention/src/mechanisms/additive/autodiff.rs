@@ -1,5 +1,4 @@
-//! The gradient of the scores, written by hand: what is kept from the forward pass is its
-//! inputs.
+//! The backward pass of the MLP scores, which saves only its inputs.
 
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -8,22 +7,22 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend};
 
-use super::ops::{AdditiveForward, gradients};
+use super::ops::{AdditiveForward, backward};
 
-/// The step from the scores back to query, key and vector.
+/// The backward step from the scores to query, key and vector.
 #[derive(Debug)]
-struct FromScores;
+struct ScoresBackward;
 
-impl<B: Backend> Backward<B, 3> for FromScores {
+impl<B: Backend> Backward<B, 3> for ScoresBackward {
     type State = [NodeId; 3];
 
-    fn backward(self, ops: Ops<Self::State, 3>, to: &mut Gradients, kept: &mut Checkpointer) {
-        let d_scores = to.consume::<B>(&ops.node);
-        let [query, key, vector] = ops.state.map(|node| kept.retrieve_node_output(node));
-        let by_parent = gradients::<B>(query, key, vector, d_scores);
-        for (parent, gradient) in ops.parents.into_iter().zip(by_parent) {
+    fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, saved: &mut Checkpointer) {
+        let d_scores = grads.consume::<B>(&ops.node);
+        let [query, key, vector] = ops.state.map(|node| saved.retrieve_node_output(node));
+        let parent_gradients = backward::<B>(query, key, vector, d_scores);
+        for (parent, gradient) in ops.parents.into_iter().zip(parent_gradients) {
             if let Some(parent) = parent {
-                to.register::<B>(parent.id, gradient);
+                grads.register::<B>(parent.id, gradient);
             }
         }
     }
@@ -36,7 +35,7 @@ impl<B: AdditiveForward, C: CheckpointStrategy> AdditiveForward for Autodiff<B, 
         vector: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         let parents = [query.node(), key.node(), vector.node()];
-        match Backward::<B, 3>::prepare::<C>(FromScores, parents)
+        match Backward::<B, 3>::prepare::<C>(ScoresBackward, parents)
             .compute_bound()
             .stateful()
         {

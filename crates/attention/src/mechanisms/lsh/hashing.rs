@@ -1,55 +1,52 @@
-//! The hash of a query: which of some random directions, or their opposites, it is
-//! nearest to.
+//! Angular LSH: the hash of a query is the nearest of some random directions and their opposites.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use zoo_spec::Lsh;
 
 use crate::counter::Normals;
-use crate::kept::Kept;
+use crate::memo::Memo;
 use crate::precision::widen;
 
-/// More hashes than these are pairs. A product with 128 directions costs about as much
-/// as one with the 128 keys of two chunks.
-const HASHES_OF_ONE: usize = 256;
+/// Above this number of buckets, a hash is a pair. A product with 128 directions costs about as
+/// much as one with the 128 keys of two chunks.
+const MAX_SINGLE_HASHES: usize = 256;
 
-/// Products held at a time, 32 MB of them.
-const PRODUCTS: usize = 1 << 23;
+/// Number of products computed at a time: 32 MB.
+const MAX_PRODUCTS: usize = 1 << 23;
 
 /// The directions of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Directions {
-    /// Hashes that make one: 1, or 2 for a pair.
+    /// 1, or 2 if a hash is a pair.
     hashes: usize,
-    /// Directions of each; their opposites are as many again.
+    /// Number of directions of each, not counting their opposites.
     each: usize,
 }
 
-/// Angular hashing: nearby queries are likely to share a hash.
+/// Angular LSH: nearby queries are likely to have the same hash.
 ///
 /// ```text
-/// hash(x) = argmax [xR; -xR]        R: normal numbers, others in each round
+/// hash(x) = argmax [xR; -xR]        R: standard normal, resampled for each round
 /// ```
 ///
-/// There are about as many hashes as chunks of `bucket` places. Where these are many, the
-/// hash is a pair of two such ones, of about the root of as many: to find it costs
-/// `seq · sqrt(seq / bucket)`, never the square of the length.
+/// There are about `seq / bucket` distinct hashes. If these are many, a hash is a pair of two
+/// hashes with about `sqrt(seq / bucket)` values each, so that hashing costs
+/// `seq · sqrt(seq / bucket)` instead of growing quadratically.
 ///
 /// Andoni et al., [Practical and Optimal LSH for Angular
 /// Distance](https://arxiv.org/abs/1509.02897), 2015.
 pub trait Hashing {
-    /// The directions for so many places, `[rounds, hashes, each, d_head]` row by row:
-    /// the columns of every round's `R`, where a hash is a pair those of one and then of
-    /// the other.
+    /// The directions for `seq` positions, the columns of every round's `R`:
+    /// `[rounds, hashes, each, d_head]` in row-major order, with 2 hashes if a hash is a pair.
     ///
     /// # Panics
     ///
-    /// If there is no bucket or no round.
+    /// If `bucket` or `rounds` is zero.
     fn directions(&self, seq: usize, d_head: usize) -> Vec<f32>;
 
-    /// The hash of every query in every round, `[batch, heads, seq, rounds]` row by row.
+    /// The hash of every query in every round: `[batch, heads, seq, rounds]` in row-major order.
     ///
-    /// A query as near to two directions as numbers are rounded may have the hash of
-    /// either, another on every backend.
+    /// If two directions are equally near up to rounding, the hash may differ between backends.
     ///
     /// # Shapes
     ///
@@ -57,16 +54,16 @@ pub trait Hashing {
     ///
     /// # Panics
     ///
-    /// If there is no bucket or no round.
+    /// If `bucket` or `rounds` is zero.
     fn hashes(&self, query: &Tensor<4>) -> Vec<u32>;
 }
 
 impl Hashing for Lsh {
     fn directions(&self, seq: usize, d_head: usize) -> Vec<f32> {
-        let Directions { hashes, each } = directions_of_a_round(self, seq);
-        let direction = |at: usize| {
-            let (round, own) = (at / (hashes * each), at % (hashes * each));
-            let mut normals = Normals::new([self.seed, round as u64, own as u64]);
+        let Directions { hashes, each } = round_directions(self, seq);
+        let direction = |index: usize| {
+            let (round, column) = (index / (hashes * each), index % (hashes * each));
+            let mut normals = Normals::new([self.seed, round as u64, column as u64]);
             (0..d_head).map(move |_| normals.next() as f32)
         };
         (0..self.rounds * hashes * each)
@@ -76,13 +73,13 @@ impl Hashing for Lsh {
 
     fn hashes(&self, query: &Tensor<4>) -> Vec<u32> {
         let [batch, heads, seq, d_head] = query.dims();
-        let Directions { hashes, each } = directions_of_a_round(self, seq);
+        let Directions { hashes, each } = round_directions(self, seq);
         let (queries, groups) = (batch * heads * seq, self.rounds * hashes);
-        // Nothing is learned through a hash.
+        // Hashes have no gradient.
         let query = widen(query.clone().detach()).reshape([queries, d_head]);
 
-        static KEPT: Kept<([usize; 4], u64), Vec<f32>> = Kept::new();
-        let directions = KEPT.get(([self.bucket, self.rounds, seq, d_head], self.seed), |_| {
+        static MEMO: Memo<([usize; 4], u64), Vec<f32>> = Memo::new();
+        let directions = MEMO.get(([self.bucket, self.rounds, seq, d_head], self.seed), |_| {
             self.directions(seq, d_head)
         });
         let directions = TensorData::new(directions.to_vec(), [groups, each, d_head]);
@@ -91,41 +88,41 @@ impl Hashing for Lsh {
             .reshape([groups * 2 * each, d_head])
             .swap_dims(0, 1); // [d_head, groups * 2 each]
 
-        let at_once = (PRODUCTS / (groups * 2 * each)).max(1);
+        let batch_size = (MAX_PRODUCTS / (groups * 2 * each)).max(1);
         let nearest: Vec<Tensor<2, Int>> = (0..queries)
-            .step_by(at_once)
+            .step_by(batch_size)
             .map(|first| {
-                let some = first..queries.min(first + at_once);
+                let rows = first..queries.min(first + batch_size);
                 let products = query
                     .clone()
-                    .slice_dim(0, some.clone())
+                    .slice_dim(0, rows.clone())
                     .matmul(both.clone());
-                products.reshape([some.len() * groups, 2 * each]).argmax(1) // [queries * groups, 1]
+                products.reshape([rows.len() * groups, 2 * each]).argmax(1) // [queries * groups, 1]
             })
             .collect();
         let nearest: Vec<u32> = Tensor::cat(nearest, 0).into_data().iter().collect();
         nearest
             .chunks_exact(hashes)
-            .map(|of_one| {
-                of_one
+            .map(|parts| {
+                parts
                     .iter()
-                    .fold(0, |hash, own| hash * 2 * each as u32 + own)
+                    .fold(0, |hash, part| hash * 2 * each as u32 + part)
             })
             .collect()
     }
 }
 
-/// Panics unless there is something to sort.
+/// Panics if `bucket` or `rounds` is zero.
 pub(super) fn check(lsh: &Lsh, op: &str) {
-    for (name, size) in [("a bucket", lsh.bucket), ("rounds", lsh.rounds)] {
+    for (name, size) in [("bucket", lsh.bucket), ("rounds", lsh.rounds)] {
         assert!(size > 0, "{op}: {name} must be at least 1, got 0");
     }
 }
 
-fn directions_of_a_round(lsh: &Lsh, seq: usize) -> Directions {
+fn round_directions(lsh: &Lsh, seq: usize) -> Directions {
     check(lsh, "lsh hashing");
     let each = seq.div_ceil(lsh.bucket).div_ceil(2).max(1);
-    if 2 * each <= HASHES_OF_ONE {
+    if 2 * each <= MAX_SINGLE_HASHES {
         return Directions { hashes: 1, each };
     }
     let root = (2.0 * each as f64).sqrt();
@@ -140,12 +137,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_and_seed_has_directions_of_its_own() {
+    fn directions_differ_between_rounds_and_seeds() {
         let (seq, d_head) = (40, 8);
-        let drawn = Lsh::new(4, 2, 7).directions(seq, d_head);
-        assert_eq!(drawn.len(), 2 * 5 * d_head);
-        assert_ne!(drawn[..40], drawn[40..]);
-        assert_eq!(drawn, Lsh::new(4, 2, 7).directions(seq, d_head));
-        assert_ne!(drawn, Lsh::new(4, 2, 8).directions(seq, d_head));
+        let directions = Lsh::new(4, 2, 7).directions(seq, d_head);
+        assert_eq!(directions.len(), 2 * 5 * d_head);
+        assert_ne!(directions[..40], directions[40..]);
+        assert_eq!(directions, Lsh::new(4, 2, 7).directions(seq, d_head));
+        assert_ne!(directions, Lsh::new(4, 2, 8).directions(seq, d_head));
     }
 }

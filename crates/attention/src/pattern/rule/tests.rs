@@ -1,11 +1,11 @@
-//! Every rule, for tiles and for bits, against what it means for one pair.
+//! Tests of every rule, by tiles and by bits, against its definition for one pair.
 
 use super::*;
 use crate::Pattern;
-use crate::pattern::summary::Steps;
+use crate::pattern::summary::VisibleBlocks;
 
 fn shape(seq_q: usize, seq_k: usize) -> AttentionShape {
-    AttentionShape::of_sequences(2, seq_q, seq_k)
+    AttentionShape::single_head(2, seq_q, seq_k)
 }
 
 const DOCUMENTS: [[usize; 12]; 2] = [
@@ -13,35 +13,38 @@ const DOCUMENTS: [[usize; 12]; 2] = [
     [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1],
 ];
 
-/// The rule said one pair at a time, by its definition.
-fn sees(rule: &Rule, shape: &AttentionShape, example: usize, i: usize, j: usize) -> bool {
-    let (at, key) = (i as i64 + shape.seq_k as i64 - shape.seq_q as i64, j as i64);
+/// Whether key `j` is visible to query `i`, by the definition of the rule.
+fn visible(rule: &Rule, shape: &AttentionShape, example: usize, i: usize, j: usize) -> bool {
+    let query = i as i64 + shape.seq_k as i64 - shape.seq_q as i64;
+    let key = j as i64;
     match rule {
         Rule::Full => true,
-        Rule::Causal => key <= at,
+        Rule::Causal => key <= query,
         Rule::Window { left, right } => {
             let (left, right) = (*left as i128, *right as i128);
-            let (at, key) = (i128::from(at), i128::from(key));
-            (at - left..=at + right).contains(&key)
+            let (query, key) = (i128::from(query), i128::from(key));
+            (query - left..=query + right).contains(&key)
         }
-        Rule::Block { size } => at >= 0 && at as usize / size == j / size,
-        Rule::Blocks { size, seen } => at >= 0 && seen[at as usize / size].contains(&(j / size)),
-        Rule::Strided { stride } => (at - key) % *stride as i64 == 0,
+        Rule::Block { size } => query >= 0 && query as usize / size == j / size,
+        Rule::Blocks { size, visible } => {
+            query >= 0 && visible[query as usize / size].contains(&(j / size))
+        }
+        Rule::Strided { stride } => (query - key) % *stride as i64 == 0,
         Rule::Monotonic { window } => i.abs_diff(j) <= *window,
-        Rule::Summaries(Summaries { block, summary }) => j % block + summary >= *block,
-        Rule::Stairs(Stairs { rise, run, seen }) => match seen {
-            Steps::Before => j / run < i / rise,
-            Steps::Others => j / run != i / rise,
+        Rule::SummaryColumns(SummaryColumns { block, summary }) => j % block + summary >= *block,
+        Rule::BlockCausal(mask) => match mask.visible {
+            VisibleBlocks::Earlier => j / mask.block_k < i / mask.block_q,
+            VisibleBlocks::Others => j / mask.block_k != i / mask.block_q,
         },
-        Rule::Global(places) => places.iter().any(|&place| place == j || place as i64 == at),
+        Rule::Global(positions) => positions.iter().any(|&p| p == j || p as i64 == query),
         Rule::Documents(_) => {
             let ids = DOCUMENTS[example];
-            at >= 0 && ids[at as usize] == ids[j]
+            query >= 0 && ids[query as usize] == ids[j]
         }
         Rule::KeyLengths(lengths) => j < lengths[example],
-        Rule::Sees(sees) => sees.one(at, key),
-        Rule::And(a, b) => sees(a, shape, example, i, j) && sees(b, shape, example, i, j),
-        Rule::Or(a, b) => sees(a, shape, example, i, j) || sees(b, shape, example, i, j),
+        Rule::Predicate(predicate) => predicate.is_visible(example, query, key),
+        Rule::And(a, b) => visible(a, shape, example, i, j) && visible(b, shape, example, i, j),
+        Rule::Or(a, b) => visible(a, shape, example, i, j) || visible(b, shape, example, i, j),
     }
 }
 
@@ -50,13 +53,19 @@ fn rules(seq_k: usize) -> Vec<Rule> {
     let lengths = || Rule::KeyLengths(vec![seq_k.min(7), 0]);
     let some_blocks = |size: usize| {
         let blocks = seq_k.div_ceil(size);
-        let seen = |own: usize| vec![(own * 7 + 3) % blocks, own / 2];
-        Rule::blocks(size, &(0..blocks).map(seen).collect::<Vec<_>>())
+        let visible = |own: usize| vec![(own * 7 + 3) % blocks, own / 2];
+        Rule::blocks(size, &(0..blocks).map(visible).collect::<Vec<_>>())
     };
     let documents = DOCUMENTS.map(|ids| ids[..seq_k].to_vec());
-    let summaries = |block, summary| Rule::Summaries(Summaries { block, summary });
-    let stairs = |rise, run, seen| Rule::Stairs(Stairs { rise, run, seen });
-    let odd = || Pattern::sees(|query, key| (query ^ key) & 1 == 1).rule();
+    let columns = |block, summary| Rule::SummaryColumns(SummaryColumns { block, summary });
+    let block_causal = |block_q, block_k, visible| {
+        Rule::BlockCausal(BlockCausal {
+            block_q,
+            block_k,
+            visible,
+        })
+    };
+    let odd = || Pattern::from_fn(|query, key| (query ^ key) & 1 == 1).rule();
     vec![
         Rule::Full,
         Rule::Causal,
@@ -69,21 +78,21 @@ fn rules(seq_k: usize) -> Vec<Rule> {
         some_blocks(3),
         Rule::Strided { stride: 1 },
         Rule::Strided { stride: 4 },
-        summaries(1, 1),
-        summaries(4, 1),
-        summaries(5, 3),
-        summaries(3, 0),
-        summaries(3, 7),
+        columns(1, 1),
+        columns(4, 1),
+        columns(5, 3),
+        columns(3, 0),
+        columns(3, 7),
         Rule::Monotonic { window: 0 },
         Rule::Monotonic { window: 2 },
         Rule::Monotonic {
             window: usize::MAX >> 2,
         },
-        stairs(1, 1, Steps::Before),
-        stairs(4, 2, Steps::Before),
-        stairs(1, 1, Steps::Others),
-        stairs(3, 2, Steps::Others),
-        stairs(2, 5, Steps::Others),
+        block_causal(1, 1, VisibleBlocks::Earlier),
+        block_causal(4, 2, VisibleBlocks::Earlier),
+        block_causal(1, 1, VisibleBlocks::Others),
+        block_causal(3, 2, VisibleBlocks::Others),
+        block_causal(2, 5, VisibleBlocks::Others),
         Rule::global(&[3, 0]),
         Rule::global(&[]),
         Rule::documents(&documents),
@@ -106,7 +115,7 @@ fn bits_and_tiles_agree_with_the_definition() {
                         for j0 in (0..seq_k).step_by(tile_k) {
                             let queries = i0..seq_q.min(i0 + tile_q);
                             let keys = j0..seq_k.min(j0 + tile_k);
-                            judge(&rule, &shape, example, queries, keys);
+                            check(&rule, &shape, example, queries, keys);
                         }
                     }
                 }
@@ -115,7 +124,7 @@ fn bits_and_tiles_agree_with_the_definition() {
     }
 }
 
-fn judge(
+fn check(
     rule: &Rule,
     shape: &AttentionShape,
     example: usize,
@@ -124,34 +133,37 @@ fn judge(
 ) {
     let mut count = 0;
     for key in keys.clone() {
-        let bits = rule.seen(shape, example, queries.clone(), key);
+        let bits = rule.visible_queries(shape, example, queries.clone(), key);
         for (bit, query) in queries.clone().enumerate() {
-            let wanted = sees(rule, shape, example, query, key);
-            assert_eq!(bits >> bit & 1 == 1, wanted, "{rule:?} {query} {key}");
-            count += usize::from(wanted);
+            let expected = visible(rule, shape, example, query, key);
+            assert_eq!(bits >> bit & 1 == 1, expected, "{rule:?} {query} {key}");
+            count += usize::from(expected);
         }
     }
-    let said = rule.tile(shape, example, queries.clone(), keys.clone());
-    match said {
+    let coverage = rule.coverage(shape, example, queries.clone(), keys.clone());
+    match coverage {
         Coverage::Masked => assert_eq!(count, 0, "{rule:?} {queries:?} {keys:?}"),
         Coverage::Full => assert_eq!(count, queries.len() * keys.len(), "{rule:?}"),
         Coverage::Partial => {}
     }
-    // A single pair of a simple rule is never a matter of opinion.
+    // A simple rule is exact for a single pair.
     if queries.len() * keys.len() == 1 && !matches!(rule, Rule::And(..) | Rule::Or(..)) {
-        assert_ne!(said, Coverage::Partial, "{rule:?} {queries:?} {keys:?}");
+        assert_ne!(coverage, Coverage::Partial, "{rule:?} {queries:?} {keys:?}");
     }
 }
 
-/// An example's own places make a difference only where the rule says so.
 #[test]
-fn rules_of_all_examples_are_known_as_such() {
+fn depends_on_example_is_exact() {
     for rule in rules(9) {
-        let of = |example| {
-            let mut hidden = Vec::new();
-            rule.write_hidden(&shape(9, 9), example, [0..9, 0..9], &mut hidden);
-            hidden
+        let mask_of = |example| {
+            let mut mask = Vec::new();
+            rule.write_mask(&shape(9, 9), example, [0..9, 0..9], &mut mask);
+            mask
         };
-        assert_eq!(of(0) != of(1), rule.depends_on_example(), "{rule:?}");
+        assert_eq!(
+            mask_of(0) != mask_of(1),
+            rule.depends_on_example(),
+            "{rule:?}"
+        );
     }
 }

@@ -1,22 +1,22 @@
-//! The module one place after the other, and what it remembers.
+//! Incremental decoding of the module, and projected memory of cross-attention.
 
 use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::{LocalM, LocalP};
 use zoo_attention::{
-    CannotDecode, Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig,
-    MultiHeadError, Pattern, Positions,
+    AttentionError, AttentionInput, Mechanism, MechanismConfig, MultiHeadAttention,
+    MultiHeadAttentionConfig, Pattern, Positions,
 };
 use zoo_conformance::*;
-use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE, small_for_tests};
+use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE};
 
-use super::{by_steps, shared, to_itself};
+use super::{decode_all, self_attention, test_kv_heads};
 
-/// One place after the other gives what all at once give, or says that it cannot.
-pub(super) fn decodes(mechanism: Mechanism, device: &Device) {
-    let mechanism = small_for_tests(mechanism);
+/// Incremental decoding matches the forward pass, or returns an error.
+pub(super) fn check_decoding(mechanism: Mechanism, device: &Device) {
+    let mechanism = mechanism.small_for_tests();
     let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
-        .with_kv_heads(shared(&mechanism))
-        .with_d_head(Some(4))
+        .with_n_heads_kv(test_kv_heads(&mechanism))
+        .with_d_head(4)
         .with_mechanism(mechanism);
     let supported = mechanism.capabilities().options;
     for (positions, temperature, softcap, support) in [
@@ -30,92 +30,91 @@ pub(super) fn decodes(mechanism: Mechanism, device: &Device) {
             .with_temperature(temperature)
             .with_softcap(softcap);
         match config.try_init(device) {
-            Ok(attention) => decodes_as(&attention, &mechanism, device),
-            Err(MultiHeadError::Unsupported { .. }) if support.is_err() => {}
+            Ok(attention) => check_layer(&attention, &mechanism, device),
+            Err(AttentionError::Unsupported { .. }) if support.is_err() => {}
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-fn decodes_as(attention: &MultiHeadAttention, mechanism: &MechanismConfig, device: &Device) {
+fn check_layer(attention: &MultiHeadAttention, mechanism: &MechanismConfig, device: &Device) {
     use Mechanism as M;
     let name = mechanism.mechanism();
     let mut cache = match attention.decode_cache(2) {
         Err(error) if matches!(name, M::BigBird | M::LocalP | M::Lsh) => {
-            return cannot(&error, mechanism);
+            return check_error(&error, mechanism);
         }
         cache => must(cache),
     };
-    differs_from_full(mechanism, SMALL_HEADS, [7; 2], Mask::Causal, device);
-    let x = normal([2, 7, 8], device);
-    let at_once = to_itself(attention, &x, Pattern::Causal);
-    same(by_steps(attention, &x, &mut cache), at_once.clone());
+    assert_not_full_attention(mechanism, SMALL_HEADS, [7; 2], Mask::Causal, device);
+    let x = random_normal([2, 7, 8], device);
+    let full = self_attention(attention, &x, Pattern::Causal);
+    assert_close(decode_all(attention, &x, &mut cache), full.clone());
 
-    // The first ones at once, then one by one; and once more the last.
+    // Prefill, decode the rest, and decode the last position again.
     let mut cache = must(attention.decode_cache(1));
     let first = attention.prefill(x.clone().slice_dim(1, 0..5), &mut cache);
-    let rest = by_steps(attention, &x, &mut cache);
-    same(Tensor::cat(vec![first, rest], 1), at_once.clone());
+    let rest = decode_all(attention, &x, &mut cache);
+    assert_close(Tensor::cat(vec![first, rest], 1), full.clone());
     let evicts = matches!(
         name,
         M::SlidingWindow | M::LocalM | M::Linear | M::Performer | M::Retention
     );
-    match cache.rewind(6) {
-        // A window or a state has lost what there was.
+    match cache.truncate(6) {
+        // A window or state has overwritten earlier positions.
         Err(error) if evicts => {
-            let message = format!("a cache of {name} cannot go back to 6 of 7 places");
+            let message = format!("cannot truncate a cache of {name} from 7 to 6 positions");
             assert!(error.to_string().starts_with(&message), "{error}");
             assert_eq!(cache.len(), 7);
         }
-        rewound => {
-            must(rewound);
-            same(
-                by_steps(attention, &x, &mut cache),
-                at_once.slice_dim(1, 6..7),
-            );
+        result => {
+            must(result);
+            let last = decode_all(attention, &x, &mut cache);
+            assert_close(last, full.slice_dim(1, 6..7));
         }
     }
 }
 
-fn cannot(error: &CannotDecode, mechanism: &MechanismConfig) {
+fn check_error(error: &AttentionError, mechanism: &MechanismConfig) {
     let name = mechanism.mechanism();
-    let reason = mechanism
-        .capabilities()
-        .decoding
-        .expect_err("declared to decode");
+    let reason = mechanism.capabilities().decoding.expect_err("a reason");
     let message = format!("mechanism {name} cannot decode token by token: {reason}");
     assert_eq!(error.to_string(), message);
 }
 
 pub(super) const TESTS: &[(&str, Test)] = &[
     ("memory-is-projected-once", |device| {
-        let query = normal([2, 5, 12], device);
-        let memory = normal([2, SMALL_SEQUENCE, 12], device);
+        let query = random_normal([2, 5, 12], device);
+        let memory = random_normal([2, SMALL_SEQUENCE, 12], device);
         let padded = Pattern::key_lengths(vec![SMALL_SEQUENCE, 4]);
         for mechanism in Mechanism::ALL {
-            // One looks back, and there is no back here; one has no keys but its queries.
+            // `retention` is causal-only, and the keys of `lsh` are its queries.
             if matches!(mechanism, Mechanism::Retention | Mechanism::Lsh) {
                 continue;
             }
-            let small = small_for_tests(mechanism);
+            let small = mechanism.small_for_tests();
             let sizes = [5, SMALL_SEQUENCE];
-            differs_from_full(&small, SMALL_HEADS, sizes, Mask::Full, device);
+            assert_not_full_attention(&small, SMALL_HEADS, sizes, Mask::Full, device);
             let attention = MultiHeadAttentionConfig::new(12, SMALL_HEADS)
                 .with_mechanism(small)
                 .init(device);
-            let kept = attention.remember(memory.clone(), memory.clone());
+            let projected = attention.project_memory(memory.clone(), memory.clone());
             for pattern in [Pattern::Full, padded.clone()] {
                 let (key, value) = (memory.clone(), memory.clone());
-                let want = attention.forward(query.clone(), key, value, pattern.clone());
-                let got = attention.recall(query.clone(), &kept, pattern.clone());
-                same_as(mechanism.word(), got, want);
+                let want = attention
+                    .forward(
+                        AttentionInput::new(query.clone(), key, value).pattern(pattern.clone()),
+                    )
+                    .context;
+                let got = attention.cross_attend(query.clone(), &projected, pattern.clone());
+                assert_close_as(mechanism.name(), got, want);
             }
         }
     }),
-    ("memory-is-recalled-from-any-place-on", |device| {
-        let memory = normal([2, 5, 12], device);
-        // More queries than keys: the last are beyond every window.
-        let query = normal([2, 9, 12], device);
+    ("cross-attention-from-any-position", |device| {
+        let memory = random_normal([2, 5, 12], device);
+        // More queries than keys: no keys are in the window of the last.
+        let query = random_normal([2, 9, 12], device);
         let mechanisms: [MechanismConfig; 9] = [
             LocalM { window: 1 }.into(),
             LocalM { window: 0 }.into(),
@@ -131,48 +130,53 @@ pub(super) const TESTS: &[(&str, Test)] = &[
             let attention = MultiHeadAttentionConfig::new(12, 3)
                 .with_mechanism(mechanism)
                 .init(device);
-            let kept = attention.remember(memory.clone(), memory.clone());
+            let projected = attention.project_memory(memory.clone(), memory.clone());
             for pattern in [Pattern::Full, Pattern::key_lengths(vec![5, 2])] {
                 let (key, value) = (memory.clone(), memory.clone());
-                let want = attention.forward(query.clone(), key, value, pattern.clone());
+                let want = attention
+                    .forward(
+                        AttentionInput::new(query.clone(), key, value).pattern(pattern.clone()),
+                    )
+                    .context;
                 let mut first = 0;
                 let parts = [1, 2, 1, 1, 3, 1].map(|new| {
                     let part = query.clone().slice_dim(1, first..first + new);
-                    let part = attention.recall_from(first, part, &kept, pattern.clone());
+                    let part =
+                        attention.cross_attend_from(first, part, &projected, pattern.clone());
                     first += new;
                     part
                 });
                 let case = format!("{mechanism:?}, {pattern:?}");
-                same_as(&case, Tensor::cat(parts.to_vec(), 1), want);
+                assert_close_as(&case, Tensor::cat(parts.to_vec(), 1), want);
             }
         }
     }),
-    ("a-cache-is-filled-from-the-first-place-on", |device| {
+    ("prefill-of-a-used-cache-is-rejected", |device| {
         let attention = MultiHeadAttentionConfig::new(8, 2).init(device);
         let mut cache = must(attention.decode_cache(4));
         attention.step(Tensor::zeros([1, 1, 8], device), &mut cache);
-        is_refused(
+        assert_panics_with(
             || attention.prefill(Tensor::zeros([1, 2, 8], device), &mut cache),
-            "multi-head attention: a cache is filled from the first place on, this one has 1",
+            "multi-head attention: prefill needs an empty cache, this one has 1 positions",
         );
     }),
-    ("a-cache-of-another-mechanism-is-refused", |device| {
-        let of = |mechanism: Mechanism| {
-            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism.into());
+    ("cache-of-another-mechanism-is-rejected", |device| {
+        let layer = |mechanism: Mechanism| {
+            let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
             config.init(device)
         };
-        let mut cache = must(of(Mechanism::Linear).decode_cache(1));
-        is_refused(
-            || of(Mechanism::Flash).step(Tensor::zeros([1, 1, 8], device), &mut cache),
-            "multi-head attention: a cache of linear was given to flash",
+        let mut cache = must(layer(Mechanism::Linear).decode_cache(1));
+        assert_panics_with(
+            || layer(Mechanism::Flash).step(Tensor::zeros([1, 1, 8], device), &mut cache),
+            "multi-head attention: this layer is flash, but the cache belongs to linear",
         );
     }),
-    ("sizes-that-follow-the-length-cannot-decode", |device| {
+    ("sizes-derived-from-the-length-cannot-decode", |device| {
         for mechanism in [Mechanism::Strided, Mechanism::Fixed] {
             let mechanism = MechanismConfig::from(mechanism);
             let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
             let decoded = config.init(device).decode_cache(1);
-            cannot(&decoded.expect_err("the length changes"), &mechanism);
+            check_error(&decoded.expect_err("the length changes"), &mechanism);
         }
     }),
 ];

@@ -1,4 +1,4 @@
-//! Retention as the layer of its paper has it, with what comes out of each head normalised.
+//! Retention with the group norm of its paper.
 
 use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
@@ -8,7 +8,7 @@ use zoo_attention::{
 };
 use zoo_conformance::*;
 
-use super::{by_steps, names, to_itself};
+use super::{decode_all, names, self_attention};
 
 const BATCH: usize = 2;
 const SEQ: usize = 7;
@@ -16,31 +16,31 @@ const HEADS: usize = 3;
 const D_HEAD: usize = 4;
 const D_MODEL: usize = HEADS * D_HEAD;
 
-pub(super) fn is_the_papers(device: &Device) {
+pub(super) fn check_group_norm(device: &Device) {
     let [plain, layer] = [false, true].map(|group_norm| {
         MultiHeadAttentionConfig::new(D_MODEL, HEADS)
-            .with_mechanism(Retention { group_norm }.into())
+            .with_mechanism(Retention { group_norm })
             .init(device)
     });
-    // It has no parameters: a record of a layer without it is one of a layer with it.
+    // The norm has no parameters.
     assert_eq!(names(&plain), names(&layer));
-    let x = normal([BATCH, SEQ, D_MODEL], device);
+    let x = random_normal([BATCH, SEQ, D_MODEL], device);
     for (layer, group_norm) in [(&layer, true), (&plain, false)] {
-        let want = layer.output.forward(by_hand(layer, &x, group_norm));
-        same(to_itself(layer, &x, Pattern::Causal), want.clone());
+        let want = layer.output.forward(reference(layer, &x, group_norm));
+        assert_close(self_attention(layer, &x, Pattern::Causal), want.clone());
         let mut cache = must(layer.decode_cache(SEQ));
-        same(by_steps(layer, &x, &mut cache), want);
+        assert_close(decode_all(layer, &x, &mut cache), want);
     }
 }
 
-/// `[batch, seq, d_model]`: what the oracle judges, and the norm by its formula.
-fn by_hand(layer: &MultiHeadAttention, x: &Tensor<3>, group_norm: bool) -> Tensor<3> {
+/// `[batch, seq, d_model]`: retention, which the oracle checks, and the norm by its formula.
+fn reference(layer: &MultiHeadAttention, x: &Tensor<3>, group_norm: bool) -> Tensor<3> {
     let heads = |projection: &Linear| {
         let projected: Tensor<3> = projection.forward(x.clone());
         let heads = projected.reshape([BATCH, SEQ, HEADS, D_HEAD]);
         heads.swap_dims(1, 2)
     };
-    let key = layer.key.as_ref().expect("it has keys of its own");
+    let key = layer.key.as_ref().expect("keys");
     let [query, key, value] = [&layer.query, key, &layer.value].map(heads);
     let options = AttentionOptions::new().with_pattern(Pattern::Causal);
     let mechanism = Retention { group_norm: false };

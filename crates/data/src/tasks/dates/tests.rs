@@ -3,10 +3,10 @@ use std::collections::HashSet;
 use super::*;
 
 #[test]
-fn every_form_of_one_day() {
+fn all_formats_of_one_day() {
     let date = NaiveDate::from_ymd_opt(1998, 5, 3).unwrap();
     assert_eq!(
-        FORMS.map(|form| written(date, form)),
+        FORMATS.map(|format| format_date(date, format)),
         [
             "3rd of May 1998",
             "the 3rd of May, 1998",
@@ -31,9 +31,9 @@ fn every_form_of_one_day() {
 #[test]
 fn ordinals() {
     let days = [1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 22, 23, 30, 31];
-    let written = days.map(ordinal).join(" ");
+    let ordinals = days.map(ordinal).join(" ");
     assert_eq!(
-        written,
+        ordinals,
         "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 22nd 23rd 30th 31st"
     );
 }
@@ -42,16 +42,16 @@ const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
 
-/// The days a text can mean, read by its parts and not by its form.
+/// All days that a text can denote, independently of the formats above.
 fn meanings(text: &str, years: std::ops::RangeInclusive<i32>) -> HashSet<NaiveDate> {
-    let small = text.to_lowercase();
-    let words: Vec<&str> = small
+    let lowercase = text.to_lowercase();
+    let words: Vec<&str> = lowercase
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
     let month = words.iter().find_map(|word| {
-        let at = MONTHS.iter().position(|name| word.starts_with(name))?;
-        Some(at as u32 + 1)
+        let i = MONTHS.iter().position(|name| word.starts_with(name))?;
+        Some(i as u32 + 1)
     });
     let numbers: Vec<(usize, u32)> = words
         .iter()
@@ -85,7 +85,7 @@ fn meanings(text: &str, years: std::ops::RangeInclusive<i32>) -> HashSet<NaiveDa
 }
 
 #[test]
-fn every_text_means_its_date_and_no_other() {
+fn dates_are_unambiguous() {
     for (first, last) in [(1950, 2049), (1600, 2400)] {
         let dates = Dates {
             first_year: first,
@@ -94,31 +94,31 @@ fn every_text_means_its_date_and_no_other() {
             valid_size: 300,
             test_size: 300,
         };
-        let drawn = dates.generate(2).unwrap();
-        let mut forms = HashSet::new();
-        for pair in drawn.train.iter().chain(&drawn.valid).chain(&drawn.test) {
+        let splits = dates.generate(2).unwrap();
+        let mut formats = HashSet::new();
+        for pair in splits.train.iter().chain(&splits.valid).chain(&splits.test) {
             let meant: Vec<String> = meanings(&pair.source, first as i32..=last as i32)
                 .iter()
                 .map(ToString::to_string)
                 .collect();
             assert_eq!(meant, [pair.target.as_str()], "{}", pair.source);
             let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
-            forms.insert(pair.source.chars().map(shape).collect::<String>());
+            formats.insert(pair.source.chars().map(shape).collect::<String>());
         }
-        assert!(forms.len() > 100, "{} forms", forms.len());
+        assert!(formats.len() > 100, "{} formats", formats.len());
     }
 }
 
 #[test]
-fn held_back_dates_are_new_in_every_form() {
-    // 20,000 examples to learn from, 500 to validate with.
-    let drawn = Dates::default().generate(7).unwrap();
-    let learned = drawn.train.iter().map(|pair| pair.target.as_str());
-    let learned: HashSet<&str> = learned.collect();
-    let known = |pair: &&Pair| learned.contains(pair.target.as_str());
-    assert_eq!(drawn.valid.iter().filter(known).count(), 0);
+fn held_out_dates_are_not_in_the_training_split() {
+    // 20,000 training and 500 validation examples.
+    let splits = Dates::default().generate(7).unwrap();
+    let train_dates = splits.train.iter().map(|pair| pair.target.as_str());
+    let train_dates: HashSet<&str> = train_dates.collect();
+    let known = |pair: &&Pair| train_dates.contains(pair.target.as_str());
+    assert_eq!(splits.valid.iter().filter(known).count(), 0);
     assert!(
-        learned.len() < drawn.train.len(),
-        "some days in several forms"
+        train_dates.len() < splits.train.len(),
+        "some days occur in several formats"
     );
 }

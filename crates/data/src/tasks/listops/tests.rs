@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn values_by_hand() {
+fn hand_computed_values() {
     let [max, min, median, sum] = OPERATIONS;
     let list = |operation: Operation, digits: &[u8]| {
         let digits = digits.iter().map(|digit| Expression::Digit(*digit));
@@ -22,12 +22,11 @@ fn values_by_hand() {
     let [two, nine] = [2, 9].map(Expression::Digit);
     let nested = Expression::List(max, vec![two, list(min, &[4, 7]), nine]);
     assert_eq!(nested.to_string(), "[MAX 2 [MIN 4 7 ] 9 ]");
-    assert_eq!((nested.value(), nested.words()), (9, 8));
+    assert_eq!((nested.value(), nested.num_tokens()), (9, 8));
 }
 
-/// The value by replacing innermost brackets, from a text to a text: shares nothing with
-/// [`Expression`].
-fn reduced(text: &str) -> u32 {
+/// Value by textual reduction of the innermost brackets, independent of [`Expression`].
+fn reduce(text: &str) -> u32 {
     let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
     while words.len() > 1 {
         let close = words.iter().position(|word| word == "]").unwrap();
@@ -54,7 +53,7 @@ fn reduced(text: &str) -> u32 {
 }
 
 #[test]
-fn every_label_is_the_value() {
+fn labels_are_the_values() {
     let task = ListOps {
         max_depth: 5,
         max_arguments: 6,
@@ -64,21 +63,21 @@ fn every_label_is_the_value() {
         valid_size: 100,
         test_size: 0,
     };
-    let drawn = task.generate(3).unwrap();
+    let splits = task.generate(3).unwrap();
     let mut lengths = [0; 81];
     let mut deepest = 0;
     let mut labels = [0; 10];
-    for example in drawn.train.iter().chain(&drawn.valid) {
-        let value = reduced(&example.text);
+    for example in splits.train.iter().chain(&splits.valid) {
+        let value = reduce(&example.text);
         assert_eq!(example.label, value.to_string(), "{}", example.text);
         labels[value as usize] += 1;
-        let (mut depth, mut most) = (0_usize, 0);
+        let (mut depth, mut max_depth) = (0_usize, 0);
         for word in example.text.split(' ') {
             depth = (depth + usize::from(word.starts_with('['))) - usize::from(word == "]");
-            most = most.max(depth);
+            max_depth = max_depth.max(depth);
         }
-        assert!((1..=5).contains(&most), "{}", example.text);
-        deepest = deepest.max(most);
+        assert!((1..=5).contains(&max_depth), "{}", example.text);
+        deepest = deepest.max(max_depth);
         lengths[example.text.split(' ').count()] += 1;
     }
     assert_eq!(lengths[..10], [0; 10]);

@@ -1,16 +1,15 @@
-//! Whatever other processors have.
+//! Portable vectors for other processors.
 
-use super::{LOWEST, POLYNOMIAL, Simd};
+use super::{MIN_EXPONENT, POLYNOMIAL, Simd};
 
-/// Eight elements in an array, for the compiler to put into whatever registers there are:
-/// NEON, SSE, or none.
+/// Arrays of eight elements, which the compiler maps to registers of NEON, SSE, or none.
 #[derive(Debug, Clone, Copy)]
 pub struct Portable;
 
 impl Simd for Portable {
     type Vector = [f32; 8];
     const LANES: usize = 8;
-    const WIDE: usize = 1;
+    const TILE_VECTORS: usize = 1;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> [f32; 8] {
@@ -25,23 +24,23 @@ impl Simd for Portable {
         unsafe { to.cast::<[f32; 8]>().write_unaligned(x) }
     }
     #[inline(always)]
-    unsafe fn load_some(from: *const f32, count: usize) -> [f32; 8] {
+    unsafe fn load_partial(from: *const f32, count: usize) -> [f32; 8] {
         if count == 8 {
             return unsafe { Self::load(from) };
         }
         let mut x = [0.0; 8];
-        for (at, x) in x.iter_mut().enumerate().take(count) {
-            *x = unsafe { *from.add(at) };
+        for (i, x) in x.iter_mut().enumerate().take(count) {
+            *x = unsafe { *from.add(i) };
         }
         x
     }
     #[inline(always)]
-    unsafe fn store_some(to: *mut f32, x: [f32; 8], count: usize) {
+    unsafe fn store_partial(to: *mut f32, x: [f32; 8], count: usize) {
         if count == 8 {
             return unsafe { Self::store(to, x) };
         }
-        for (at, x) in x.into_iter().enumerate().take(count) {
-            unsafe { *to.add(at) = x };
+        for (i, x) in x.into_iter().enumerate().take(count) {
+            unsafe { *to.add(i) = x };
         }
     }
     #[inline(always)]
@@ -58,7 +57,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn fma(a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
-        // `mul_add` would be a call where the processor has no such instruction.
+        // `mul_add` is a function call on processors without FMA.
         std::array::from_fn(|i| a[i] * b[i] + c[i])
     }
     #[inline(always)]
@@ -70,7 +69,7 @@ impl Simd for Portable {
         std::array::from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
     }
     #[inline(always)]
-    unsafe fn inverse(x: [f32; 8]) -> [f32; 8] {
+    unsafe fn recip(x: [f32; 8]) -> [f32; 8] {
         x.map(|x| 1.0 / x)
     }
     #[inline(always)]
@@ -78,7 +77,7 @@ impl Simd for Portable {
         x.map(f32::round_ties_even)
     }
     #[inline(always)]
-    unsafe fn power_of_two(x: [f32; 8]) -> [f32; 8] {
+    unsafe fn exp2_integer(x: [f32; 8]) -> [f32; 8] {
         x.map(|x| f32::from_bits(((x as i32).wrapping_add(127) as u32) << 23))
     }
     #[inline(always)]
@@ -86,17 +85,17 @@ impl Simd for Portable {
         std::array::from_fn(|i| a[i] / b[i])
     }
     #[inline(always)]
-    unsafe fn above(a: [f32; 8], b: [f32; 8]) -> u64 {
+    unsafe fn gt(a: [f32; 8], b: [f32; 8]) -> u64 {
         (0..8).fold(0, |bits, i| bits | u64::from(a[i] > b[i]) << i)
     }
     #[inline(always)]
-    unsafe fn choose(bits: u64, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+    unsafe fn select(bits: u64, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
         std::array::from_fn(|i| if bits >> i & 1 == 1 { a[i] } else { b[i] })
     }
     #[inline(always)]
     unsafe fn exp2(x: [f32; 8]) -> [f32; 8] {
         x.map(|x| {
-            if x < LOWEST {
+            if x < MIN_EXPONENT {
                 return 0.0;
             }
             let whole = x.round_ties_even();

@@ -1,23 +1,19 @@
-//! Every instruction set that this processor has computes what [`Simd`] says.
+//! Tests of [`Simd`] on every instruction set of this processor.
 
 use super::*;
 use crate::cpu::InstructionSet;
 use crate::cpu::dispatch;
 
-/// What a function makes of a number in every lane, in the first.
-///
-/// # Safety
-///
-/// The instructions of `S` are enabled.
+/// Applies a function to a vector of `x` and returns the first lane.
 unsafe fn first<S: Simd>(f: unsafe fn(S::Vector) -> S::Vector, x: f32) -> f32 {
     let mut out = [0_f32; 16];
-    // SAFETY: as the caller promised; there is room for the widest.
+    // SAFETY: as promised by the caller; `out` holds the widest vector.
     unsafe { S::store(out.as_mut_ptr(), f(S::splat(x))) };
     out[0]
 }
 
-/// Both functions over all that gates ask for, relative to the result; and the ends.
-unsafe fn judge_gates<S: Simd>() {
+/// Relative errors of sigmoid and tanh over the range of gates, and special values.
+unsafe fn check_gates<S: Simd>() {
     // SAFETY: the test enables the instructions.
     let call = |f: unsafe fn(S::Vector) -> S::Vector, x: f32| unsafe { first::<S>(f, x) };
     let mut worst = [0_f64; 2];
@@ -32,8 +28,11 @@ unsafe fn judge_gates<S: Simd>() {
         }
         x += 0.000_731;
     }
-    // The argument's rounding grows with it, up to 20 · log2(e) · 2^-25 of the result.
-    assert!(worst[0] < 2e-6 && worst[1] < 4e-7, "off by {worst:?}");
+    // The rounding error of the argument grows with it, up to 20 · log2(e) · 2^-25 of the result.
+    assert!(
+        worst[0] < 2e-6 && worst[1] < 4e-7,
+        "relative error {worst:?}"
+    );
     for x in [200.0, f32::INFINITY] {
         assert_eq!([call(sigmoid::<S>, x), call(tanh::<S>, x)], [1.0, 1.0]);
         assert!(call(sigmoid::<S>, -x) < 1e-17);
@@ -43,29 +42,28 @@ unsafe fn judge_gates<S: Simd>() {
     assert!(call(sigmoid::<S>, f32::NAN).is_nan() && call(tanh::<S>, f32::NAN).is_nan());
 }
 
-unsafe fn judge_some<S: Simd>() {
+unsafe fn check_partial<S: Simd>() {
     let from: Vec<f32> = (1..=16).map(|x| x as f32).collect();
     for count in 0..=S::LANES {
         let mut out = [-1_f32; 17];
-        // SAFETY: the test enables the instructions; all is within the arrays.
+        // SAFETY: the test enables the instructions; all accesses are within the arrays.
         unsafe {
-            let some = S::load_some(from.as_ptr(), count);
-            S::store(out.as_mut_ptr(), some);
-            for (at, got) in out.iter().enumerate().take(S::LANES) {
-                assert_eq!(*got, if at < count { from[at] } else { 0.0 });
+            let partial = S::load_partial(from.as_ptr(), count);
+            S::store(out.as_mut_ptr(), partial);
+            for (i, got) in out.iter().enumerate().take(S::LANES) {
+                assert_eq!(*got, if i < count { from[i] } else { 0.0 });
             }
             out = [-1.0; 17];
-            S::store_some(out.as_mut_ptr(), S::splat(3.0), count);
+            S::store_partial(out.as_mut_ptr(), S::splat(3.0), count);
         }
-        for (at, got) in out.iter().enumerate() {
-            assert_eq!(*got, if at < count { 3.0 } else { -1.0 });
+        for (i, got) in out.iter().enumerate() {
+            assert_eq!(*got, if i < count { 3.0 } else { -1.0 });
         }
     }
 }
 
-/// The largest error of `exp2` relative to the result, over what attention
-/// asks for, and its behaviour at the ends.
-unsafe fn judge_exp2<S: Simd>() {
+/// Relative error of `exp2` over the range of softmax exponents, and special values.
+unsafe fn check_exp2<S: Simd>() {
     // SAFETY: the test enables the instructions.
     let exp2 = |x| unsafe { first::<S>(S::exp2, x) };
     let mut worst = 0f64;
@@ -75,37 +73,35 @@ unsafe fn judge_exp2<S: Simd>() {
         worst = worst.max((f64::from(exp2(x)) - exact).abs() / exact);
         x += 0.000_731;
     }
-    assert!(worst < 1.5e-7, "off by {worst:e}");
-    for (x, wanted) in [
+    assert!(worst < 1.5e-7, "relative error {worst:e}");
+    for (x, expected) in [
         (f32::NEG_INFINITY, 0.0),
         (-127.0, 0.0),
         (-1e30, 0.0),
         (0.0, 1.0),
     ] {
-        assert_eq!(exp2(x), wanted, "2^{x}");
+        assert_eq!(exp2(x), expected, "2^{x}");
     }
     assert!(exp2(f32::NAN).is_nan());
 }
 
-/// All of the above.
 #[inline(always)]
-unsafe fn judge_all<S: Simd>() {
+unsafe fn check_all<S: Simd>() {
     unsafe {
-        judge_gates::<S>();
-        judge_some::<S>();
-        judge_exp2::<S>();
+        check_gates::<S>();
+        check_partial::<S>();
+        check_exp2::<S>();
     }
 }
 
 dispatch! {
-    /// [`judge_all`] with the instructions of a set.
-    unsafe fn judge() by judge_all;
+    unsafe fn check() by check_all;
 }
 
 #[test]
-fn all_sets_that_this_processor_has_are_right() {
+fn all_available_instruction_sets_are_correct() {
     for set in InstructionSet::available() {
-        // SAFETY: the processor has it.
-        unsafe { judge(set) };
+        // SAFETY: the processor supports it.
+        unsafe { check(set) };
     }
 }

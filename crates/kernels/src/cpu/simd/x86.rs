@@ -2,9 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::{LOWEST, POLYNOMIAL, Simd};
+use super::{MIN_EXPONENT, POLYNOMIAL, Simd};
 
-/// Methods that are one instruction each.
+/// Methods of a single instruction.
 macro_rules! instructions {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $result:ty = $instruction:ident;)*) => {$(
         #[inline(always)]
@@ -21,7 +21,7 @@ pub struct Avx512;
 impl Simd for Avx512 {
     type Vector = __m512;
     const LANES: usize = 16;
-    const WIDE: usize = 4;
+    const TILE_VECTORS: usize = 4;
 
     instructions! {
         fn splat(x: f32) -> __m512 = _mm512_set1_ps;
@@ -37,33 +37,32 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn load_some(from: *const f32, count: usize) -> __m512 {
+    unsafe fn load_partial(from: *const f32, count: usize) -> __m512 {
         unsafe { _mm512_maskz_loadu_ps(first(count), from) }
     }
 
     #[inline(always)]
-    unsafe fn store_some(to: *mut f32, x: __m512, count: usize) {
+    unsafe fn store_partial(to: *mut f32, x: __m512, count: usize) {
         unsafe { _mm512_mask_storeu_ps(to, first(count), x) }
     }
 
     #[inline(always)]
-    unsafe fn inverse(x: __m512) -> __m512 {
-        // A division takes as long as five of these; one step of Newton's makes 14 bits
-        // all of them.
+    unsafe fn recip(x: __m512) -> __m512 {
+        // One Newton step refines 14 bits to full precision; a division takes five times as long.
         unsafe {
-            let about = _mm512_rcp14_ps(x);
-            let error = _mm512_fnmadd_ps(x, about, _mm512_set1_ps(1.0));
-            _mm512_fmadd_ps(about, error, about)
+            let estimate = _mm512_rcp14_ps(x);
+            let error = _mm512_fnmadd_ps(x, estimate, _mm512_set1_ps(1.0));
+            _mm512_fmadd_ps(estimate, error, estimate)
         }
     }
 
     #[inline(always)]
-    unsafe fn above(a: __m512, b: __m512) -> u64 {
+    unsafe fn gt(a: __m512, b: __m512) -> u64 {
         unsafe { u64::from(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b)) }
     }
 
     #[inline(always)]
-    unsafe fn choose(bits: u64, a: __m512, b: __m512) -> __m512 {
+    unsafe fn select(bits: u64, a: __m512, b: __m512) -> __m512 {
         unsafe { _mm512_mask_blend_ps(bits as u16, b, a) }
     }
 
@@ -73,15 +72,15 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn power_of_two(x: __m512) -> __m512 {
+    unsafe fn exp2_integer(x: __m512) -> __m512 {
         unsafe { _mm512_scalef_ps(_mm512_set1_ps(1.0), x) }
     }
 
     #[inline(always)]
     unsafe fn exp2(x: __m512) -> __m512 {
         unsafe {
-            // Not less than: true for NaN too, which then goes through.
-            let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LOWEST));
+            // Not less than: also true for NaN, which is propagated.
+            let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(MIN_EXPONENT));
             let whole = _mm512_roundscale_ps::<8>(x); // to nearest, no exceptions
             let rest = _mm512_sub_ps(x, whole);
             let mut power = _mm512_set1_ps(POLYNOMIAL[0]);
@@ -99,8 +98,8 @@ impl Simd for Avx512 {
             for (i, row) in rows.iter_mut().enumerate() {
                 *row = _mm512_loadu_ps(from.add(i * from_stride));
             }
-            // Four rows at a time: register `c` of a group holds, in quarter `q`, the
-            // four numbers of column `4q + c`.
+            // Four rows at a time: quarter `q` of register `c` of a group holds the four elements
+            // of column `4q + c`.
             for group in rows.chunks_exact_mut(4) {
                 let a = _mm512_castps_pd(_mm512_unpacklo_ps(group[0], group[1]));
                 let b = _mm512_castps_pd(_mm512_unpacklo_ps(group[2], group[3]));
@@ -111,7 +110,7 @@ impl Simd for Avx512 {
                 group[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
                 group[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
             }
-            // Then quarters of all groups come together, first the even, then the odd.
+            // Then gather the quarters of all groups, first the even, then the odd.
             const EVEN: i32 = 0b10_00_10_00;
             const ODD: i32 = 0b11_01_11_01;
             for c in 0..4 {
@@ -133,7 +132,7 @@ impl Simd for Avx512 {
     }
 }
 
-/// A bit for each of the first lanes.
+/// A mask of the first lanes.
 #[inline(always)]
 fn first(count: usize) -> __mmask16 {
     ((1_u32 << count) - 1) as __mmask16
@@ -146,7 +145,7 @@ pub struct Avx2;
 impl Simd for Avx2 {
     type Vector = __m256;
     const LANES: usize = 8;
-    const WIDE: usize = 2;
+    const TILE_VECTORS: usize = 2;
 
     instructions! {
         fn splat(x: f32) -> __m256 = _mm256_set1_ps;
@@ -162,29 +161,29 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load_some(from: *const f32, count: usize) -> __m256 {
-        unsafe { _mm256_maskload_ps(from, lanes(count)) }
+    unsafe fn load_partial(from: *const f32, count: usize) -> __m256 {
+        unsafe { _mm256_maskload_ps(from, lane_mask(count)) }
     }
 
     #[inline(always)]
-    unsafe fn store_some(to: *mut f32, x: __m256, count: usize) {
-        unsafe { _mm256_maskstore_ps(to, lanes(count), x) }
+    unsafe fn store_partial(to: *mut f32, x: __m256, count: usize) {
+        unsafe { _mm256_maskstore_ps(to, lane_mask(count), x) }
     }
 
     #[inline(always)]
-    unsafe fn inverse(x: __m256) -> __m256 {
+    unsafe fn recip(x: __m256) -> __m256 {
         unsafe { _mm256_div_ps(_mm256_set1_ps(1.0), x) }
     }
 
     #[inline(always)]
-    unsafe fn above(a: __m256, b: __m256) -> u64 {
+    unsafe fn gt(a: __m256, b: __m256) -> u64 {
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) as u64 }
     }
 
     #[inline(always)]
-    unsafe fn choose(bits: u64, a: __m256, b: __m256) -> __m256 {
+    unsafe fn select(bits: u64, a: __m256, b: __m256) -> __m256 {
         unsafe {
-            // Each lane looks at its own bit; what it finds becomes its sign.
+            // Each lane tests its own bit and becomes all ones or zeros.
             let own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
             let bits = _mm256_and_si256(_mm256_set1_epi32(bits as i32), own);
             let set = _mm256_cmpeq_epi32(bits, own);
@@ -198,9 +197,9 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn power_of_two(x: __m256) -> __m256 {
+    unsafe fn exp2_integer(x: __m256) -> __m256 {
         unsafe {
-            // The exponent of a number is kept 127 too large.
+            // The exponent is stored with a bias of 127.
             let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
             _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
         }
@@ -209,18 +208,18 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn exp2(x: __m256) -> __m256 {
         unsafe {
-            let normal = _mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(LOWEST));
+            let normal = _mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(MIN_EXPONENT));
             let whole = _mm256_round_ps::<8>(x); // to nearest, no exceptions
             let rest = _mm256_sub_ps(x, whole);
             let mut power = _mm256_set1_ps(POLYNOMIAL[0]);
             for coefficient in &POLYNOMIAL[1..] {
                 power = _mm256_fmadd_ps(power, rest, _mm256_set1_ps(*coefficient));
             }
-            // Adds the whole part to the exponent. Results stay below 2^128:
-            // attention never raises to more than about zero.
+            // Adds the integer part to the exponent. Results stay below 2^128 because softmax
+            // exponents are at most about zero.
             let exponent = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(whole));
             let scaled = _mm256_add_epi32(_mm256_castps_si256(power), exponent);
-            // NaN has no exponent to add to.
+            // Adding to the exponent bits would corrupt NaN.
             let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x);
             let scaled = _mm256_blendv_ps(_mm256_castsi256_ps(scaled), x, nan);
             _mm256_and_ps(scaled, normal)
@@ -234,7 +233,7 @@ impl Simd for Avx2 {
             for (i, row) in rows.iter_mut().enumerate() {
                 *row = _mm256_loadu_ps(from.add(i * from_stride));
             }
-            // As above, with halves for quarters.
+            // As above, with halves instead of quarters.
             for group in rows.chunks_exact_mut(4) {
                 let a = _mm256_castps_pd(_mm256_unpacklo_ps(group[0], group[1]));
                 let b = _mm256_castps_pd(_mm256_unpacklo_ps(group[2], group[3]));
@@ -255,12 +254,12 @@ impl Simd for Avx2 {
     }
 }
 
-/// Lanes that are taken, then lanes that are not: a mask for the first few is a part of it.
-static TAKEN: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+/// Eight set lanes and eight clear ones: a window of it is a mask of the first lanes.
+static LANE_MASK: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The sign of the first lanes is set.
+/// A mask of the first lanes.
 #[inline(always)]
-unsafe fn lanes(count: usize) -> __m256i {
-    // SAFETY: eight elements from one of the first nine on.
-    unsafe { _mm256_loadu_si256(TAKEN.as_ptr().add(8 - count.min(8)).cast()) }
+unsafe fn lane_mask(count: usize) -> __m256i {
+    // SAFETY: eight elements from an offset up to 8.
+    unsafe { _mm256_loadu_si256(LANE_MASK.as_ptr().add(8 - count.min(8)).cast()) }
 }

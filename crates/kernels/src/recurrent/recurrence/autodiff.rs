@@ -1,4 +1,4 @@
-//! The way back through a recurrence, as one step of autodiff.
+//! The recurrence as an autodiff node.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::ops::{Backward, OpsKind};
@@ -9,11 +9,11 @@ use super::call::{Saved, Settings};
 use super::ops::{RecurrenceForward, RecurrenceTraining};
 use crate::autodiff::{SecondGradient, Step};
 
-/// What the backward pass starts from.
+/// State saved for the backward pass.
 #[derive(Debug, Clone)]
 struct State<B: Backend> {
     saved: Saved<B>,
-    /// The gradient by the last state.
+    /// The gradient of the last state.
     d_last: SecondGradient<B>,
     settings: Settings,
 }
@@ -36,26 +36,26 @@ impl<B: RecurrenceTraining, C: CheckpointStrategy> RecurrenceForward for Autodif
         match step.prepare::<C>(parents).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let (recurrent, initial) = (tensors[1].clone(), tensors[3].clone());
-                let ran = B::recurrence_forward(tensors, &settings, true);
+                let output = B::recurrence_forward(tensors, &settings, true);
                 let d_last = SecondGradient::<B>::default();
                 let state = State {
                     saved: Saved {
                         recurrent,
                         initial,
-                        outputs: ran.outputs.clone(),
-                        kept: ran.kept.expect("a forward pass that remembers"),
+                        outputs: output.outputs.clone(),
+                        activations: output.activations.expect("activations were requested"),
                     },
                     d_last: d_last.clone(),
                     settings,
                 };
-                let outputs = prep.finish(state, ran.outputs);
-                let last = d_last.record::<C>(&outputs, ran.last);
+                let outputs = prep.finish(state, output.outputs);
+                let last = d_last.record::<C>(&outputs, output.last);
                 (outputs, last)
             }
             OpsKind::UnTracked(prep) => {
-                let ran = B::recurrence_forward(tensors, &settings, false);
-                let last = <Self as AutodiffBackend>::from_inner(ran.last);
-                (prep.finish(ran.outputs), last)
+                let output = B::recurrence_forward(tensors, &settings, false);
+                let last = <Self as AutodiffBackend>::from_inner(output.last);
+                (prep.finish(output.outputs), last)
             }
         }
     }

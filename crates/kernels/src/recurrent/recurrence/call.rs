@@ -1,4 +1,4 @@
-//! What the op is given and what it returns, whichever kernel computes it.
+//! Arguments and results of the op, shared by all kernels.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use burn::backend::tensor::FloatTensor;
 
 use super::cell::{Cell, Direction};
 
-/// What the op is told besides its tensors.
+/// Arguments of the op besides its tensors.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) cell: Cell,
@@ -15,44 +15,44 @@ pub(crate) struct Settings {
     pub(crate) batch: usize,
     pub(crate) seq: usize,
     pub(crate) d_hidden: usize,
-    /// Numbers of a state, of all passes: `passes * d_hidden`.
+    /// `directions * d_hidden`.
     pub(crate) width: usize,
     pub(crate) lengths: Arc<[usize]>,
 }
 
 impl Settings {
-    /// Numbers of all gates of all passes.
+    /// Width of all gates of all directions.
     pub(crate) fn gates(&self) -> usize {
         self.cell.gates() * self.width
     }
 }
 
-/// What comes out of the forward pass.
+/// Result of the forward pass.
 #[derive(Debug, Clone)]
-pub(crate) struct Remembered<B: Backend> {
+pub(crate) struct ForwardOutput<B: Backend> {
     pub(crate) outputs: FloatTensor<B>,
     pub(crate) last: FloatTensor<B>,
-    /// If a backward pass follows.
-    pub(crate) kept: Option<Kept<B>>,
+    /// Saved if a backward pass follows.
+    pub(crate) activations: Option<Activations<B>>,
 }
 
-/// What a body wants to see again on the way back, in an order of its own.
+/// Gates and states saved for the backward pass, in a layout of the kernel's own.
 #[derive(Debug, Clone)]
-pub(crate) enum Kept<B: Backend> {
-    /// The portable one's.
+pub(crate) enum Activations<B: Backend> {
+    /// Of the portable kernel.
     Tensor(FloatTensor<B>),
-    /// That of the CPU.
+    /// Of the CPU kernel.
     #[cfg(feature = "host")]
-    Numbers(Arc<Vec<f32>>),
+    Host(Arc<Vec<f32>>),
 }
 
-/// What the backward pass starts from.
+/// Tensors saved for the backward pass.
 #[derive(Debug, Clone)]
 pub(crate) struct Saved<B: Backend> {
     pub(crate) recurrent: FloatTensor<B>,
     pub(crate) initial: FloatTensor<B>,
-    /// Read by the CPU's body alone.
+    /// Only used by the CPU kernel.
     #[cfg_attr(not(feature = "host"), expect(dead_code))]
     pub(crate) outputs: FloatTensor<B>,
-    pub(crate) kept: Kept<B>,
+    pub(crate) activations: Activations<B>,
 }

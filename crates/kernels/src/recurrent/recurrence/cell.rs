@@ -1,36 +1,36 @@
-//! What a place does to a state, and which place comes first.
+//! Cell type and direction of a recurrence.
 
 use serde::{Deserialize, Serialize};
 
 pub use zoo_spec::Cell;
 
-/// Which place comes first.
+/// Direction in which a layer processes a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// The first one.
+    /// From the first position to the last.
     Forward,
-    /// The last one of each row.
+    /// From each row's last position to the first.
     Backward,
-    /// Both, side by side: what goes forward, then what goes backward.
+    /// Bidirectional; outputs are concatenated, forward first.
     Both,
 }
 
 impl Direction {
-    /// Passes over a sequence.
-    pub fn passes(self) -> usize {
+    /// The number of directions.
+    pub fn num_directions(self) -> usize {
         match self {
             Self::Forward | Self::Backward => 1,
             Self::Both => 2,
         }
     }
 
-    /// Whether a pass, counted from 0, goes backward.
-    pub(crate) fn is_backward(self, pass: usize) -> bool {
+    /// Whether direction `dir`, counted from 0, is the backward one.
+    pub(crate) fn is_reverse(self, dir: usize) -> bool {
         match self {
             Self::Forward => false,
             Self::Backward => true,
-            Self::Both => pass == 1,
+            Self::Both => dir == 1,
         }
     }
 }

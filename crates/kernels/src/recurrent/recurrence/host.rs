@@ -1,12 +1,12 @@
-//! Backends whose tensors lie in host memory compute with the [CPU kernels](super::cpu); LibTorch
-//! elsewhere by the portable loop.
+//! The recurrence of host backends: [CPU kernels](super::cpu) for tensors in host memory, and the
+//! portable kernel for LibTorch on CUDA.
 
 use std::sync::Arc;
 
 use burn::backend::tensor::FloatTensor;
 
-use super::call::{Kept, Remembered, Saved, Settings};
-use super::cpu::{self, Given, Known};
+use super::call::{Activations, ForwardOutput, Saved, Settings};
+use super::cpu::{self, BackwardInputs, Inputs};
 use super::ops::RecurrenceTraining;
 use super::portable;
 use crate::hosts::Host;
@@ -15,24 +15,24 @@ impl<B: Host> RecurrenceTraining for B {
     fn recurrence_forward(
         tensors: [FloatTensor<B>; 4],
         settings: &Settings,
-        remembers: bool,
-    ) -> Remembered<B> {
+        save_activations: bool,
+    ) -> ForwardOutput<B> {
         if !B::is_on_host(&tensors[0]) {
-            return portable::forward::<B>(tensors, settings, remembers);
+            return portable::forward::<B>(tensors, settings, save_activations);
         }
         let [projected, recurrent, biases, initial] = tensors.each_ref().map(B::elements);
-        let given = Given {
+        let inputs = Inputs {
             projected: &projected,
             recurrent: &recurrent,
             biases: &biases,
             initial: &initial,
         };
-        let [outputs, last, kept] = cpu::forward(settings, &given, remembers);
+        let [outputs, last, activations] = cpu::forward(settings, &inputs, save_activations);
         let (batch, seq, width) = (settings.batch, settings.seq, settings.width);
-        Remembered {
+        ForwardOutput {
             outputs: B::from_vec(outputs, &[batch, seq, width]),
             last: B::from_vec(last, &[batch, settings.cell.states() * width]),
-            kept: remembers.then(|| Kept::Numbers(Arc::new(kept))),
+            activations: save_activations.then(|| Activations::Host(Arc::new(activations))),
         }
     }
 
@@ -42,24 +42,27 @@ impl<B: Host> RecurrenceTraining for B {
         d_last: Option<FloatTensor<B>>,
         settings: &Settings,
     ) -> [FloatTensor<B>; 4] {
-        let Kept::Numbers(kept) = &saved.kept else {
+        let Activations::Host(activations) = &saved.activations else {
             return portable::backward::<B>(saved, d_outputs, d_last, settings);
         };
         let d_last = d_last.as_ref().map(B::elements);
-        let known = Known {
+        let inputs = BackwardInputs {
             recurrent: &B::elements(&saved.recurrent),
             initial: &B::elements(&saved.initial),
             outputs: &B::elements(&saved.outputs),
-            kept,
+            activations,
             d_outputs: &B::elements(&d_outputs),
             d_last: d_last.as_deref(),
         };
-        let [projected, recurrent, biases, initial] = cpu::backward(settings, &known);
+        let [projected, recurrent, biases, initial] = cpu::backward(settings, &inputs);
         let (batch, seq, width) = (settings.batch, settings.seq, settings.width);
         let gates = settings.gates();
         [
             B::from_vec(projected, &[batch, seq, gates]),
-            B::from_vec(recurrent, &[width, gates / settings.direction.passes()]),
+            B::from_vec(
+                recurrent,
+                &[width, gates / settings.direction.num_directions()],
+            ),
             B::from_vec(biases, &[2, gates]),
             B::from_vec(initial, &[batch, settings.cell.states() * width]),
         ]

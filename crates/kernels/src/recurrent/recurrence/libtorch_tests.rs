@@ -1,5 +1,5 @@
-//! Tensors of another device are refused before their memory is looked at. That device is
-//! LibTorch's meta device, whose tensors have no memory at all.
+//! Tensors on another device are rejected before their memory is accessed. The other device is
+//! LibTorch's meta device, whose tensors have no memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +11,7 @@ use tch::Tensor;
 
 use super::call::Settings;
 use super::ops::RecurrenceForward;
-use super::{Cell, Direction, Given, recurrence};
+use super::{Cell, Direction, RecurrenceInputs, recurrence};
 use crate::recurrent::LayerState;
 
 fn burn_tensor<const D: usize>(tensor: Tensor) -> burn::tensor::Tensor<D> {
@@ -22,30 +22,30 @@ fn burn_tensor<const D: usize>(tensor: Tensor) -> burn::tensor::Tensor<D> {
     })
 }
 
-fn here<const D: usize>(dims: [i64; D]) -> burn::tensor::Tensor<D> {
+fn cpu_tensor<const D: usize>(dims: [i64; D]) -> burn::tensor::Tensor<D> {
     let options = (tch::Kind::Float, tch::Device::Cpu);
     burn_tensor(Tensor::ones(dims.as_slice(), options))
 }
 
-fn elsewhere<const D: usize>(dims: [i64; D]) -> burn::tensor::Tensor<D> {
+fn meta_tensor<const D: usize>(dims: [i64; D]) -> burn::tensor::Tensor<D> {
     burn_tensor(crate::aten::meta(&dims))
 }
 
-/// An LSTM of width 4 over 2 sequences of 3.
-fn given() -> Given {
-    Given {
-        projected: here([2, 3, 16]),
-        recurrent: here([4, 16]),
-        input_bias: Some(here([1, 16])),
-        hidden_bias: Some(here([1, 16])),
+/// Inputs of an LSTM with hidden size 4 over 2 sequences of length 3.
+fn inputs() -> RecurrenceInputs {
+    RecurrenceInputs {
+        projected: cpu_tensor([2, 3, 16]),
+        recurrent: cpu_tensor([4, 16]),
+        input_bias: Some(cpu_tensor([1, 16])),
+        hidden_bias: Some(cpu_tensor([1, 16])),
         state: Some(LayerState {
-            hidden: here([2, 4]),
-            cell: Some(here([2, 4])),
+            hidden: cpu_tensor([2, 4]),
+            cell: Some(cpu_tensor([2, 4])),
         }),
     }
 }
 
-/// What a call panics with.
+/// The panic message of a call.
 fn message(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("the call was accepted");
     match panic.downcast::<String>() {
@@ -55,34 +55,34 @@ fn message(call: impl FnOnce()) -> String {
 }
 
 #[test]
-fn inputs_on_another_device_are_refused() {
-    recurrence(given(), Cell::Lstm, Direction::Forward, None);
-    type Change = fn(&mut Given);
+fn inputs_on_another_device_are_rejected() {
+    recurrence(inputs(), Cell::Lstm, Direction::Forward, None);
+    type Change = fn(&mut RecurrenceInputs);
     let cases: [(&str, Change); 5] = [
-        ("matrix", |given| given.recurrent = elsewhere([4, 16])),
-        ("input bias", |given| {
-            given.input_bias = Some(elsewhere([1, 16]))
+        ("matrix", |inputs| inputs.recurrent = meta_tensor([4, 16])),
+        ("input bias", |inputs| {
+            inputs.input_bias = Some(meta_tensor([1, 16]))
         }),
-        ("hidden bias", |given| {
-            given.hidden_bias = Some(elsewhere([1, 16]))
+        ("hidden bias", |inputs| {
+            inputs.hidden_bias = Some(meta_tensor([1, 16]))
         }),
-        ("state", |given| {
-            given.state = Some(LayerState {
-                hidden: elsewhere([2, 4]),
-                cell: Some(here([2, 4])),
+        ("state", |inputs| {
+            inputs.state = Some(LayerState {
+                hidden: meta_tensor([2, 4]),
+                cell: Some(cpu_tensor([2, 4])),
             });
         }),
-        ("state's cell", |given| {
-            given.state = Some(LayerState {
-                hidden: here([2, 4]),
-                cell: Some(elsewhere([2, 4])),
+        ("state's cell", |inputs| {
+            inputs.state = Some(LayerState {
+                hidden: cpu_tensor([2, 4]),
+                cell: Some(meta_tensor([2, 4])),
             });
         }),
     ];
     for (name, change) in cases {
-        let mut given = given();
-        change(&mut given);
-        let call = || drop(recurrence(given, Cell::Lstm, Direction::Forward, None));
+        let mut inputs = inputs();
+        change(&mut inputs);
+        let call = || drop(recurrence(inputs, Cell::Lstm, Direction::Forward, None));
         assert_eq!(
             message(call),
             format!(
@@ -93,9 +93,9 @@ fn inputs_on_another_device_are_refused() {
     }
 }
 
-/// What autodiff calls, past the checks of [`recurrence`].
+/// The op that autodiff calls, without the checks of [`recurrence`].
 #[test]
-fn kernels_read_no_tensor_of_another_device() {
+fn kernels_do_not_read_tensors_on_another_device() {
     let settings = Settings {
         cell: Cell::Gru,
         direction: Direction::Forward,

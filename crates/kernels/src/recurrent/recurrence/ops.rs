@@ -1,16 +1,14 @@
-//! The op that every backend has, and its backward.
-//!
-//! The bodies here are portable. Backends that can do better have a file of their own.
+//! The recurrence op and its backward pass, by default with the portable kernel.
 
 #[cfg(feature = "cube")]
 use burn::backend::Cube;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 
-use super::call::{Remembered, Saved, Settings};
+use super::call::{ForwardOutput, Saved, Settings};
 use super::portable;
 
-/// The recurrence, forward. All tensors are `f32`.
+/// The recurrence op. All tensors are `f32`.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -19,10 +17,15 @@ use super::portable;
     Cube: cfg(feature = "cube"),
 )]
 pub(crate) trait RecurrenceForward: Backend {
-    /// Hidden states `[batch, seq, width]` and the last states `[batch, states * width]` of
-    /// `projected`, `[batch, seq, gates]`, the matrices `recurrent`, `[width, gates /
-    /// passes]`, `biases`, `[2, gates]`, and the states `initial`, `[batch, states * width]`.
-    #[allow(unused_variables)] // with no backend compiled in, nothing is called
+    /// The hidden states `[batch, seq, width]` and the last states `[batch, states * width]`.
+    ///
+    /// # Shapes
+    ///
+    /// - projected: `[batch, seq, gates]`
+    /// - recurrent: `[width, gates / directions]`
+    /// - biases: `[2, gates]`
+    /// - initial: `[batch, states * width]`
+    #[allow(unused_variables)] // unused without backends
     fn recurrence(
         projected: FloatTensor<Self>,
         recurrent: FloatTensor<Self>,
@@ -41,25 +44,25 @@ impl<B: RecurrenceTraining> RecurrenceForward for B {
         settings: Settings,
     ) -> (FloatTensor<B>, FloatTensor<B>) {
         let tensors = [projected, recurrent, biases, initial];
-        let ran = B::recurrence_forward(tensors, &settings, false);
-        (ran.outputs, ran.last)
+        let output = B::recurrence_forward(tensors, &settings, false);
+        (output.outputs, output.last)
     }
 }
 
 /// The recurrence with its backward pass.
 pub(crate) trait RecurrenceTraining: Backend {
-    /// [`recurrence`](RecurrenceForward::recurrence) of its four tensors, and what the way back
-    /// needs if it is wanted.
+    /// [`recurrence`](RecurrenceForward::recurrence) that optionally saves activations for the
+    /// backward pass.
     fn recurrence_forward(
         tensors: [FloatTensor<Self>; 4],
         settings: &Settings,
-        remembers: bool,
-    ) -> Remembered<Self> {
-        portable::forward::<Self>(tensors, settings, remembers)
+        save_activations: bool,
+    ) -> ForwardOutput<Self> {
+        portable::forward::<Self>(tensors, settings, save_activations)
     }
 
-    /// The gradients by the four tensors, from those that arrive at the hidden states and, if it
-    /// was used, at the last state.
+    /// The gradients of the four tensors, from those of the hidden states and, if it was used, of
+    /// the last state.
     fn recurrence_backward(
         saved: Saved<Self>,
         d_outputs: FloatTensor<Self>,

@@ -1,25 +1,26 @@
-//! Hierarchical attention over PyTorch's recurrent layers.
+//! Hierarchical attention network built with PyTorch's recurrent layers.
 
-use super::matrix::one_row;
+use super::matrix::into_row;
 use super::{Import, Weights, WeightsError};
 
-/// The weights of a [`Han`](crate::Han) from those of the same model in PyTorch: `embedding`,
-/// an `nn.GRU` or `nn.LSTM` called `word_gru`, `word_attention` with a linear layer
-/// `projection` and a vector `context`, `sentence_gru` and `sentence_attention` likewise, and
-/// a linear layer `classifier`.
+/// Converts the weights of the same model in PyTorch to those of a [`Han`](crate::Han):
+/// `embedding`, an `nn.GRU` or `nn.LSTM` named `word_gru`, `word_attention` with a linear layer
+/// `projection` and a vector `context`, `sentence_gru` and `sentence_attention` likewise, and a
+/// linear layer `classifier`.
 ///
 /// # Errors
 ///
-/// [`WeightsError`] if a tensor is missing or belongs nowhere.
+/// [`WeightsError`] if a key is missing or unexpected.
 pub fn nn_gru_han(weights: Weights) -> Result<Weights, WeightsError> {
     let mut import = Import::new(weights);
-    import.keep("embedding.weight", "embedding.weight")?;
+    import.copy("embedding.weight", "embedding.weight")?;
     for level in ["word", "sentence"] {
         import.recurrent(&format!("{level}_gru"), &format!("{level}_encoder"))?;
         let attention = format!("{level}_attention");
-        let [projection, context] = ["projection", "context"].map(|of| format!("{attention}.{of}"));
+        let [projection, context] =
+            ["projection", "context"].map(|part| format!("{attention}.{part}"));
         import.linear(&projection, &projection)?;
-        import.changed(&context, &context, |held| Ok(one_row(held)))?;
+        import.map(&context, &context, |tensor| Ok(into_row(tensor)))?;
     }
     import.linear("classifier", "classifier")?;
     import.finish()

@@ -1,14 +1,14 @@
-//! Weights of models that were trained elsewhere, by the names of ours.
+//! Import of weights from other libraries.
 //!
-//! | function | of |
+//! | function | source |
 //! |---|---|
-//! | [`nn_transformer`] | PyTorch's `nn.Transformer`, between embeddings and an output |
+//! | [`nn_transformer`] | PyTorch's `nn.Transformer` with embeddings and output layer |
 //! | [`burn_encoder`] | burn-nn's `TransformerEncoder` |
-//! | [`gpt2`] | GPT-2 as it was published, and models that are named like it |
-//! | [`nn_gru_han`] | hierarchical attention over PyTorch's `nn.GRU` |
+//! | [`gpt2`] | GPT-2 checkpoints, and models with the same keys |
+//! | [`nn_gru_han`] | hierarchical attention network with PyTorch's `nn.GRU` |
 //!
-//! Each takes what [`Weights::read`] gives, and gives what [`Weights::apply`] takes. A file
-//! with other names is [renamed](Weights::renamed) first.
+//! Each converts weights from [`Weights::read`] for [`Weights::apply`]. Rename other keys first
+//! with [`Weights::remap_keys`].
 //!
 //! ```no_run
 //! # use zoo_models::weights::{Weights, WeightsError, import};
@@ -33,14 +33,14 @@ use burn::tensor::TensorData;
 pub use self::burn_encoder::burn_encoder;
 pub use self::gpt2::gpt2;
 pub use self::han::nn_gru_han;
-use self::matrix::{rows_in_parts, turned};
+use self::matrix::{split_rows, transpose};
 pub use self::nn_transformer::nn_transformer;
-use super::{Held, Weights, WeightsError};
+use super::{NamedTensor, Weights, WeightsError};
 
-/// Tensors on their way from their names in a file to ours.
+/// A conversion in progress.
 struct Import {
     from: Weights,
-    to: BTreeMap<String, Held>,
+    to: BTreeMap<String, NamedTensor>,
 }
 
 impl Import {
@@ -55,64 +55,63 @@ impl Import {
         self.from.tensors.contains_key(from)
     }
 
-    /// Leaves out what is not learned, or there twice.
-    fn leave_out(&mut self, is_needless: impl Fn(&str) -> bool) {
-        self.from.tensors.retain(|key, _| !is_needless(key));
+    fn discard(&mut self, is_unused: impl Fn(&str) -> bool) {
+        self.from.tensors.retain(|key, _| !is_unused(key));
     }
 
-    /// A tensor, after `change`.
-    fn changed(
+    fn map(
         &mut self,
         from: &str,
         to: &str,
-        change: impl FnOnce(Held) -> Result<Held, WeightsError>,
+        convert: impl FnOnce(NamedTensor) -> Result<NamedTensor, WeightsError>,
     ) -> Result<(), WeightsError> {
-        let held = self.from.take(from)?;
-        self.to.insert(to.to_owned(), change(held)?);
+        let tensor = self.from.take(from)?;
+        self.to.insert(to.to_owned(), convert(tensor)?);
         Ok(())
     }
 
-    /// A tensor as it is.
-    fn keep(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        self.changed(from, to, Ok)
+    fn copy(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+        self.map(from, to, Ok)
     }
 
-    /// The same, if it is there.
-    fn keep_any(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        match self.has(from) {
-            true => self.keep(from, to),
-            false => Ok(()),
+    fn copy_if_present(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+        if self.has(from) {
+            self.copy(from, to)?;
         }
+        Ok(())
     }
 
-    /// `nn.Linear`: its matrix the other way round, and its bias if it has one.
+    /// `nn.Linear`: the transposed weight, and the bias if any.
     fn linear(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        self.changed(&format!("{from}.weight"), &format!("{to}.weight"), turned)?;
-        self.keep_any(&format!("{from}.bias"), &format!("{to}.bias"))
+        self.map(
+            &format!("{from}.weight"),
+            &format!("{to}.weight"),
+            transpose,
+        )?;
+        self.copy_if_present(&format!("{from}.bias"), &format!("{to}.bias"))
     }
 
     /// `nn.LayerNorm`.
     fn norm(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        self.keep(&format!("{from}.weight"), &format!("{to}.gamma"))?;
-        self.keep_any(&format!("{from}.bias"), &format!("{to}.beta"))
+        self.copy(&format!("{from}.weight"), &format!("{to}.gamma"))?;
+        self.copy_if_present(&format!("{from}.bias"), &format!("{to}.beta"))
     }
 
-    /// The projections of queries, keys and values that lie one below the other, as
-    /// `nn.Linear` has its rows.
+    /// Query, key and value projections stacked along the output features of an `nn.Linear`.
     fn projections(&mut self, weight: &str, bias: &str, to: &str) -> Result<(), WeightsError> {
         let parts = ["query", "key", "value"];
         for (from, name) in [(weight, "weight"), (bias, "bias")] {
             if name == "bias" && !self.has(from) {
                 continue;
             }
-            let held = self.from.take(from)?;
-            for (part, data) in parts.iter().zip(rows_in_parts(&held, parts.len())?) {
-                let (origin, param_id) = (held.origin.clone(), held.param_id);
-                let mut own = Held::new(origin, data, param_id);
+            let tensor = self.from.take(from)?;
+            for (part, data) in parts.iter().zip(split_rows(&tensor, parts.len())?) {
+                let (origin, param_id) = (tensor.origin.clone(), tensor.param_id);
+                let mut projection = NamedTensor::new(origin, data, param_id);
                 if name == "weight" {
-                    own = turned(own)?;
+                    projection = transpose(projection)?;
                 }
-                self.to.insert(format!("{to}.{part}.{name}"), own);
+                self.to.insert(format!("{to}.{part}.{name}"), projection);
             }
         }
         Ok(())
@@ -132,17 +131,17 @@ impl Import {
             for (suffix, direction) in [("", "forward"), ("_reverse", "reverse")] {
                 let name = |kind: &str| format!("{from}.{kind}_l{layer}{suffix}");
                 let kinds = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
-                let is_there = kinds.iter().any(|kind| self.has(&name(kind)));
-                // There is a first one, in part at least.
-                if !is_there && (layer, suffix) != (0, "") {
+                let exists = kinds.iter().any(|kind| self.has(&name(kind)));
+                // The first layer is required.
+                if !exists && (layer, suffix) != (0, "") {
                     continue;
                 }
                 found = true;
                 let to = format!("{to}.layers.{layer}.{direction}");
                 for (kind, part) in [("ih", "input"), ("hh", "hidden")] {
-                    let [weight, bias] = ["weight", "bias"].map(|of| name(&format!("{of}_{kind}")));
-                    self.changed(&weight, &format!("{to}.{part}.weight"), turned)?;
-                    self.keep_any(&bias, &format!("{to}.{part}.bias"))?;
+                    let [weight, bias] = ["weight", "bias"].map(|it| name(&format!("{it}_{kind}")));
+                    self.map(&weight, &format!("{to}.{part}.weight"), transpose)?;
+                    self.copy_if_present(&bias, &format!("{to}.{part}.bias"))?;
                 }
             }
             if !found {
@@ -152,18 +151,18 @@ impl Import {
         Ok(())
     }
 
-    /// Layers that are there, in part at least: `0, 1, …` after a prefix and before a dot.
-    fn layers(&self, prefix: &str) -> usize {
-        let is_there = |layer: &usize| {
+    /// Number of consecutive layers with at least one key `{prefix}{layer}.…`.
+    fn num_layers(&self, prefix: &str) -> usize {
+        let exists = |layer: &usize| {
             let start = format!("{prefix}{layer}.");
             self.from.keys().any(|key| key.starts_with(&start))
         };
-        (0..).take_while(is_there).count()
+        (0..).take_while(exists).count()
     }
 
-    /// Everything that was asked for, if nothing else is left.
+    /// The converted weights, if every key was used.
     fn finish(self) -> Result<Weights, WeightsError> {
-        self.from.none_left()?;
+        self.from.check_all_used()?;
         Ok(Weights { tensors: self.to })
     }
 }

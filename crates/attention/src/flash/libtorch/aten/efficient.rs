@@ -1,69 +1,67 @@
-//! Memory-efficient attention: any precision, with a bias, lengths and dropout.
+//! ATen's memory-efficient attention: any precision, with a bias, key lengths and dropout.
 
 use burn::backend::LibTorch;
 use burn::backend::libtorch::TchTensor;
 use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
-use super::call::{Added, Results, Seen, has_more, laid_out, numbers_at_once};
-use crate::flash::call::{Inputs, MoreHidden, TiledSettings};
-use crate::kept::Kept;
+use super::call::{
+    BackwardInputs, EfficientArgs, KernelMask, aligned, alignment, has_mask_or_bias,
+};
+use crate::flash::call::{DenseMask, Inputs, TiledSettings};
+use crate::memo::Memo;
 use crate::{AttentionShape, Dropout};
 
-/// Added to the scores of what is hidden. Minus infinity would do as well, but for queries that
-/// see nothing: the kernel gives them a log-sum-exp like any other. It is finite also when the
-/// kernel multiplies it by log2(e).
-pub(super) const LOWEST: f64 = -2e38;
-/// The least bias of a key that is not hidden.
-const LEAST_VISIBLE: f64 = -1e38;
-/// Below this, a log-sum-exp is that of a query which sees nothing.
-pub(super) const BLIND: f64 = -1.5e38;
+/// The bias of masked keys. With minus infinity, fully masked rows could not be recognised by their
+/// log-sum-exp. It stays finite when the kernel multiplies it by log2(e).
+pub(super) const MASKED_BIAS: f64 = -2e38;
+/// The lower bound for the bias of a visible key.
+const MIN_VISIBLE_BIAS: f64 = -1e38;
+/// The log-sum-exp of a fully masked row is at most this.
+pub(super) const FULLY_MASKED: f64 = -1.5e38;
 
-impl Added {
+impl EfficientArgs {
     pub(super) fn new(
         inputs: &Inputs<LibTorch>,
-        seen: &Seen,
+        kernel_mask: &KernelMask,
         query: &Tensor,
         settings: &TiledSettings,
     ) -> Self {
         let shape = &settings.shape;
-        // A bias may hide by minus infinity.
-        let mut added = inputs.bias.as_ref().map(|bias| {
-            let hides = bias.tensor.eq(f64::NEG_INFINITY);
-            let bias = bias.tensor.clamp_min(LEAST_VISIBLE);
-            bias.masked_fill(&hides, LOWEST)
+        // A bias of minus infinity masks a key.
+        let mut bias = inputs.bias.as_ref().map(|bias| {
+            let masked = bias.tensor.eq(f64::NEG_INFINITY);
+            let bias = bias.tensor.clamp_min(MIN_VISIBLE_BIAS);
+            bias.masked_fill(&masked, MASKED_BIAS)
         });
-        if let MoreHidden::Where(hidden) = &inputs.hidden {
-            let hidden = &hidden.tensor;
-            let base = match added {
-                Some(bias) => bias,
-                None => Tensor::zeros([1, 1, 1, 1], (query.kind(), query.device())),
-            };
-            added = Some(base.masked_fill(hidden, LOWEST));
+        if let DenseMask::Bool(mask) = &inputs.mask {
+            let base =
+                bias.unwrap_or_else(|| Tensor::zeros([1, 1, 1, 1], (query.kind(), query.device())));
+            bias = Some(base.masked_fill(&mask.tensor, MASKED_BIAS));
         }
-        if let Some(lengths) = &seen.lengths {
-            let row = by_lengths(lengths, query, shape.seq_k);
-            added = Some(match added {
-                // Two of the lowest would be minus infinity.
-                Some(bias) => (bias + &row.tensor).clamp_min(LOWEST),
+        if let Some(lengths) = &kernel_mask.key_lengths {
+            let row = key_length_bias(lengths, query, shape.seq_k);
+            bias = Some(match bias {
+                // The sum of two masked biases would be minus infinity.
+                Some(bias) => (bias + &row.tensor).clamp_min(MASKED_BIAS),
                 None => row.tensor.shallow_clone(),
             });
         }
-        let mask = match (seen.is_causal, shape.seq_q == shape.seq_k) {
-            (false, _) => Mask::Nothing,
-            (true, true) => Mask::CausalFromFirst,
-            (true, false) => Mask::CausalToLast,
+        let mask = match (kernel_mask.is_causal, shape.seq_q == shape.seq_k) {
+            (false, _) => Mask::None,
+            (true, true) => Mask::CausalFromTopLeft,
+            (true, false) => Mask::CausalFromBottomRight,
         };
         Self {
             mask,
-            bias: added.map(|bias| spread(&grouped_bias(bias, shape), Dims::of(shape))),
-            may_blind: has_more(inputs),
+            bias: bias.map(|bias| broadcast_bias(&group_bias(bias, shape), Dims::new(shape))),
+            may_mask_rows: has_mask_or_bias(inputs),
         }
     }
 }
 
-/// Sizes as the kernel has them. Heads that share keys and values are its heads, so that a
-/// key stands for all of them without a copy; those that do not are examples of its.
+/// The kernel's sizes. With grouped-query attention, the query heads of a group are its heads, so
+/// that keys are broadcast to them without a copy, and key and value heads are part of its batch.
 pub(super) struct Dims {
     pub(super) batch: i64,
     pub(super) heads: i64,
@@ -72,7 +70,7 @@ pub(super) struct Dims {
 }
 
 impl Dims {
-    fn of(shape: &AttentionShape) -> Self {
+    fn new(shape: &AttentionShape) -> Self {
         let [batch, heads] = match shape.group() {
             1 => [shape.batch, shape.heads],
             group => [shape.batch * shape.kv_heads, group],
@@ -86,28 +84,33 @@ impl Dims {
     }
 }
 
-/// The lowest for the keys that an example does not have, `[batch, 1, 1, seq_k]`. Kept, as
-/// every layer of a model asks for the same.
-fn by_lengths(lengths: &[usize], query: &Tensor, seq_k: usize) -> std::sync::Arc<TchTensor> {
+/// A bias of [`MASKED_BIAS`] for the keys beyond each example's length, `[batch, 1, 1, seq_k]`.
+/// Cached, because every layer of a model uses the same.
+fn key_length_bias(lengths: &[usize], query: &Tensor, seq_k: usize) -> std::sync::Arc<TchTensor> {
     type Key = (Vec<usize>, usize, Kind, tch::Device);
-    static KEPT: Kept<Key, TchTensor> = Kept::new();
+    static CACHE: Memo<Key, TchTensor> = Memo::new();
     let key = (lengths.to_vec(), seq_k, query.kind(), query.device());
-    KEPT.get(key, |(lengths, seq_k, kind, device)| {
-        let numbers: Vec<f32> = lengths
+    CACHE.get(key, |(lengths, seq_k, kind, device)| {
+        let values: Vec<f32> = lengths
             .iter()
             .flat_map(|length| {
-                (0..*seq_k).map(move |key| if key < *length { 0.0 } else { LOWEST as f32 })
+                (0..*seq_k).map(move |key| {
+                    if key < *length {
+                        0.0
+                    } else {
+                        MASKED_BIAS as f32
+                    }
+                })
             })
             .collect();
-        let rows =
-            Tensor::from_slice(&numbers).reshape([lengths.len() as i64, 1, 1, *seq_k as i64]);
-        // The host does not wait for it.
+        let rows = Tensor::from_slice(&values).reshape([lengths.len() as i64, 1, 1, *seq_k as i64]);
+        // A non-blocking copy.
         TchTensor::new(rows.to_device_(*device, *kind, true, false))
     })
 }
 
-/// A bias of `[batch, heads, ..]`, any of them 1 to stand for all, for the kernel's.
-fn grouped_bias(bias: Tensor, shape: &AttentionShape) -> Tensor {
+/// Reshapes a bias that broadcasts to `[batch, heads, ..]` to the kernel's batch and heads.
+fn group_bias(bias: Tensor, shape: &AttentionShape) -> Tensor {
     let group = shape.group() as i64;
     if group == 1 {
         return bias;
@@ -122,55 +125,53 @@ fn grouped_bias(bias: Tensor, shape: &AttentionShape) -> Tensor {
         .reshape([batch * kv_heads, group, size[2], size[3]])
 }
 
-/// A bias for all places, with rows that start where the kernel can read them; copied only
-/// if they do not.
-pub(super) fn spread(bias: &Tensor, dims: Dims) -> Tensor {
-    let step = numbers_at_once(bias.kind());
+/// Expands a bias to all scores, with aligned rows; copied only if they are not aligned.
+pub(super) fn broadcast_bias(bias: &Tensor, dims: Dims) -> Tensor {
+    let step = alignment(bias.kind());
     let (size, stride) = (bias.size(), bias.stride());
-    let is_readable = size[3] == dims.seq_k
+    let is_aligned = size[3] == dims.seq_k
         && stride[3] == 1
         && (0..3).all(|dim| size[dim] == 1 || stride[dim] % step as i64 == 0)
         && (bias.data_ptr() as usize).is_multiple_of(16);
-    let bias = if is_readable {
-        // Strides of what stands for all are not looked at, unless they are.
+    let bias = if is_aligned {
         bias.shallow_clone()
     } else {
-        let across = (dims.seq_k as usize).next_multiple_of(step) as i64;
-        // What is beyond the last key is read, too, and multiplied by zeros.
-        let room = Tensor::zeros(
-            [size[0], size[1], size[2], across],
+        let columns = (dims.seq_k as usize).next_multiple_of(step) as i64;
+        // The kernel also reads the padding and multiplies it by zeros.
+        let padded = Tensor::zeros(
+            [size[0], size[1], size[2], columns],
             (bias.kind(), bias.device()),
         );
-        let mut room = room.narrow(3, 0, dims.seq_k);
-        room.copy_(bias);
-        room
+        let mut copy = padded.narrow(3, 0, dims.seq_k);
+        copy.copy_(bias);
+        copy
     };
     bias.expand([dims.batch, dims.heads, dims.seq_q, dims.seq_k], false)
 }
 
 /// Query, key and value as the kernel's `[batch, seq, heads, d]`.
-fn turned(tensors: &[Tensor; 3], shape: &AttentionShape) -> [Tensor; 3] {
+fn to_kernel_layout(tensors: &[Tensor; 3], shape: &AttentionShape) -> [Tensor; 3] {
     let [query, key, value] = tensors;
     if shape.group() == 1 {
         return tensors.each_ref().map(|tensor| tensor.transpose(1, 2));
     }
-    let shared = |tensor: &Tensor, width: usize| {
-        let dims = Dims::of(shape);
+    let expand = |tensor: &Tensor, width: usize| {
+        let dims = Dims::new(shape);
         tensor
             .reshape([dims.batch, 1, dims.seq_k, width as i64])
             .expand([dims.batch, dims.heads, dims.seq_k, width as i64], false)
             .transpose(1, 2)
     };
     [
-        by_group(query, shape),
-        shared(key, shape.d_head),
-        shared(value, shape.d_value),
+        queries_to_kernel_layout(query, shape),
+        expand(key, shape.d_head),
+        expand(value, shape.d_value),
     ]
 }
 
 /// A tensor with a row for each query, as the kernel's `[batch, seq, heads, d]`.
-fn by_group(tensor: &Tensor, shape: &AttentionShape) -> Tensor {
-    let dims = Dims::of(shape);
+fn queries_to_kernel_layout(tensor: &Tensor, shape: &AttentionShape) -> Tensor {
+    let dims = Dims::new(shape);
     tensor
         .reshape([dims.batch, dims.heads, dims.seq_q, -1])
         .transpose(1, 2)
@@ -178,145 +179,143 @@ fn by_group(tensor: &Tensor, shape: &AttentionShape) -> Tensor {
 
 pub(super) fn forward(
     tensors: &[Tensor; 3],
-    added: &Added,
+    args: &EfficientArgs,
     settings: &TiledSettings,
 ) -> [Tensor; 2] {
     let shape = &settings.shape;
-    let [query, key, value] = turned(tensors, shape);
+    let [query, key, value] = to_kernel_layout(tensors, shape);
     let [context, log_sum_exp] = kernel_forward(
         [&query, &key, &value],
-        added,
+        args,
         settings.scale,
         settings.dropout,
     );
     let [batch, heads, seq_q, _] = shape.scores().map(|size| size as i64);
-    // It keeps room for more queries than there are.
+    // The kernel pads the log-sum-exp.
     let log_sum_exp = log_sum_exp
         .narrow(2, 0, seq_q)
         .reshape([batch, heads, seq_q, 1]);
-    // As it lies: the backward pass wants it by place, as this is inside.
+    // A view: the backward pass needs the kernel's layout again.
     let context = context.transpose(1, 2);
     let context = match shape.group() {
         1 => context,
         _ => context.reshape([batch, heads, seq_q, shape.d_value as i64]),
     };
-    if !added.may_blind {
+    if !args.may_mask_rows {
         return [context, log_sum_exp];
     }
-    let blind = log_sum_exp.le(BLIND);
+    let fully_masked = log_sum_exp.le(FULLY_MASKED);
     [
-        context.masked_fill(&blind, 0.0),
-        log_sum_exp.masked_fill(&blind, LOWEST),
+        context.masked_fill(&fully_masked, 0.0),
+        log_sum_exp.masked_fill(&fully_masked, MASKED_BIAS),
     ]
 }
 
-/// The gradients by query, key and value, and by the bias if that is wanted.
+/// The gradients of query, key and value, and of the bias if needed.
 pub(super) fn backward(
     tensors: &[Tensor; 3],
-    results: &Results<'_>,
-    added: &Added,
+    results: &BackwardInputs<'_>,
+    args: &EfficientArgs,
     settings: &TiledSettings,
-    wants_bias: bool,
+    needs_bias_grad: bool,
 ) -> ([Tensor; 3], Option<Tensor>) {
     let shape = &settings.shape;
-    let dims = Dims::of(shape);
-    let [query, key, value] = turned(tensors, shape);
-    let arrived = if added.may_blind {
-        // What saw nothing passes nothing on.
-        let blind = results.log_sum_exp.le(BLIND);
-        results.d_context.masked_fill(&blind, 0.0)
+    let dims = Dims::new(shape);
+    let [query, key, value] = to_kernel_layout(tensors, shape);
+    let d_context = if args.may_mask_rows {
+        // Fully masked rows have zero gradients.
+        let fully_masked = results.log_sum_exp.le(FULLY_MASKED);
+        results.d_context.masked_fill(&fully_masked, 0.0)
     } else {
         results.d_context.shallow_clone()
     };
-    let by_place = |tensor: &Tensor| by_group(&laid_out(tensor), shape);
+    let to_layout = |tensor: &Tensor| queries_to_kernel_layout(&aligned(tensor), shape);
     let log_sum_exp = results
         .log_sum_exp
         .reshape([dims.batch, dims.heads, dims.seq_q]);
-    let log_sum_exp = in_groups_of_32(&log_sum_exp);
+    let log_sum_exp = pad_to_32(&log_sum_exp);
     let ([d_query, d_key, d_value], d_bias) = kernel_backward(
         [&query, &key, &value],
         [
-            &by_place(results.context),
+            &to_layout(results.context),
             &log_sum_exp,
-            &by_place(&arrived),
+            &to_layout(&d_context),
         ],
-        added,
+        args,
         settings.scale,
         settings.dropout,
-        wants_bias,
+        needs_bias_grad,
     );
     let d_bias = d_bias.map(|d_bias| d_bias.reshape(shape.scores().map(|size| size as i64)));
-    let [d_query, d_key, d_value] =
-        [d_query, d_key, d_value].map(|gradient| gradient.transpose(1, 2));
+    let [d_query, d_key, d_value] = [d_query, d_key, d_value].map(|grad| grad.transpose(1, 2));
     if shape.group() == 1 {
         return ([d_query, d_key, d_value], d_bias);
     }
-    let size = |tensor: &Tensor| tensor.size();
     let d_key = d_key.sum_dim_intlist(1, false, None::<Kind>);
     let d_value = d_value.sum_dim_intlist(1, false, None::<Kind>);
-    let gradients = [
-        d_query.reshape(size(&tensors[0])),
-        d_key.reshape(size(&tensors[1])),
-        d_value.reshape(size(&tensors[2])),
+    let grads = [
+        d_query.reshape(tensors[0].size()),
+        d_key.reshape(tensors[1].size()),
+        d_value.reshape(tensors[2].size()),
     ];
-    (gradients, d_bias)
+    (grads, d_bias)
 }
 
-/// `[batch, heads, seq_q]` with room for whole groups of 32 queries, as the backward pass wants
-/// log-sum-exps.
-pub(super) fn in_groups_of_32(tensor: &Tensor) -> Tensor {
-    let more = (32 - tensor.size()[2] % 32) % 32;
-    match more {
+/// Pads `[batch, heads, seq_q]` to a multiple of 32 queries, as the backward pass requires of the
+/// log-sum-exp.
+pub(super) fn pad_to_32(tensor: &Tensor) -> Tensor {
+    let padding = (32 - tensor.size()[2] % 32) % 32;
+    match padding {
         0 => tensor.contiguous(),
-        _ => tensor.constant_pad_nd([0, more]),
+        _ => tensor.constant_pad_nd([0, padding]),
     }
 }
 
 /// Context `[batch, seq_q, heads, d]` and log-sum-exp `[batch, heads, seq_q or more]`.
 pub(super) fn kernel_forward(
     tensors: [&Tensor; 3],
-    added: &Added,
+    args: &EfficientArgs,
     scale: f64,
     dropout: Option<Dropout>,
 ) -> [Tensor; 2] {
     #[cfg(test)]
     if tensors[0].device() == tch::Device::Cpu {
-        return super::stand_in::forward(tensors, added, scale);
+        return super::reference::forward(tensors, args, scale);
     }
-    let told = zoo_kernels::aten::Efficient {
-        mask: added.mask,
-        bias: added.bias.as_ref(),
+    let options = zoo_kernels::aten::EfficientOptions {
+        mask: args.mask,
+        bias: args.bias.as_ref(),
         scale,
-        dropout: dropout.map(told_dropout),
+        dropout: dropout.map(to_aten_dropout),
     };
-    zoo_kernels::aten::efficient_attention(tensors, &told)
+    zoo_kernels::aten::efficient_attention(tensors, &options)
         .unwrap_or_else(|error| panic!("flash attention: {error}"))
 }
 
-fn told_dropout(dropout: Dropout) -> zoo_kernels::aten::Dropout {
+fn to_aten_dropout(dropout: Dropout) -> zoo_kernels::aten::Dropout {
     zoo_kernels::aten::Dropout {
         probability: dropout.probability,
-        // Any bits are a seed; the highest is left out so that it stays positive.
+        // Without the sign bit: the seed must be positive.
         seed: (dropout.seed & i64::MAX as u64) as i64,
     }
 }
 
-/// The gradients of what `[batch, seq, heads, d]` tensors gave, and by the bias.
+/// The gradients of `[batch, seq, heads, d]` tensors and of the bias.
 pub(super) fn kernel_backward(
     [query, key, value]: [&Tensor; 3],
     [context, log_sum_exp, d_context]: [&Tensor; 3],
-    added: &Added,
+    args: &EfficientArgs,
     scale: f64,
     dropout: Option<Dropout>,
-    wants_bias: bool,
+    needs_bias_grad: bool,
 ) -> ([Tensor; 3], Option<Tensor>) {
     #[cfg(test)]
     if query.device() == tch::Device::Cpu {
         let tensors = [query, key, value];
         let results = [context, log_sum_exp, d_context];
-        return super::stand_in::backward(tensors, results, added, scale, wants_bias);
+        return super::reference::backward(tensors, results, args, scale, needs_bias_grad);
     }
-    let (probability, seed) = match dropout.map(told_dropout) {
+    let (probability, seed) = match dropout.map(to_aten_dropout) {
         Some(dropout) => (dropout.probability, dropout.seed),
         None => (0.0, 0),
     };
@@ -325,7 +324,7 @@ pub(super) fn kernel_backward(
         query,
         key,
         value,
-        added.bias.as_ref(),
+        args.bias.as_ref(),
         context,
         None::<&Tensor>,
         None::<&Tensor>,
@@ -335,12 +334,12 @@ pub(super) fn kernel_backward(
         probability,
         &Tensor::from(seed),
         &Tensor::from(0i64),
-        added.mask as i64,
-        wants_bias,
+        args.mask as i64,
+        needs_bias_grad,
         scale,
         None,
         None,
         false,
     );
-    ([d_query, d_key, d_value], wants_bias.then_some(d_bias))
+    ([d_query, d_key, d_value], needs_bias_grad.then_some(d_bias))
 }

@@ -1,9 +1,9 @@
 //! LibTorch's own attention kernels, for CUDA devices.
 //!
-//! There are three: [flash](flash), in half precision, for everything, causal sequences and
-//! windows; [cuDNN's](cudnn), for long ones of these; and the [memory-efficient](efficient) one,
-//! in any precision, with a bias, lengths and dropout. Windows that the first cannot compute are
-//! [cut into chunks](chunks) for the last. What none can be told goes through the [tile
+//! There are three: [flash](flash), in half precision, for full, causal and windowed attention;
+//! [cuDNN's](cudnn), for long full or causal sequences; and the [memory-efficient](efficient) one,
+//! in any precision, with a bias, key lengths and dropout. Windows that flash does not support are
+//! [split into chunks](chunks) for the memory-efficient kernel. All other calls use the [tile
 //! loops](crate::flash::portable).
 
 mod call;
@@ -12,82 +12,86 @@ mod cudnn;
 mod efficient;
 mod flash;
 #[cfg(test)]
-mod stand_in;
+mod reference;
 
 use burn::backend::LibTorch;
 use burn::backend::libtorch::TchTensor;
 use tch::{Device, Kind, Tensor};
 
-pub(super) use self::call::has_more;
-use self::call::{Added, Results, Seen, laid_out, numbers_at_once};
-use crate::flash::call::{Arrived, InputGradients, Inputs, Saved, TiledSettings};
+pub(super) use self::call::has_mask_or_bias;
+use self::call::{BackwardInputs, EfficientArgs, KernelMask, aligned, alignment};
+use crate::flash::call::{InputGrads, Inputs, OutputGrads, Saved, TiledSettings};
 
-/// Which kernel computes a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Way {
-    Flash(Seen),
-    Cudnn(Seen),
-    Efficient(Seen),
-    /// Keys up to so many before a query's own place and after it.
+pub(super) enum AtenKernel {
+    Flash(KernelMask),
+    Cudnn(KernelMask),
+    Efficient(KernelMask),
+    /// The memory-efficient kernel in chunks: visible keys before the query's position and after
+    /// it.
     Chunks([usize; 2]),
 }
 
-/// Whether a call on a CUDA device is one they can compute in numbers of this kind: with what
-/// the settings say, and whether more is hidden or added.
-pub(super) fn can(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> bool {
-    way(device, kind, has_more, settings).is_some()
-}
-
-fn way_of(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option<Way> {
+fn kernel_for(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option<AtenKernel> {
     let query = &inputs.query.tensor;
-    way(query.device(), query.kind(), has_more(inputs), settings)
+    select_kernel(
+        query.device(),
+        query.kind(),
+        has_mask_or_bias(inputs),
+        settings,
+    )
 }
 
-/// Query, key and value as the kernels can read them.
-fn tensors_of(inputs: &Inputs<LibTorch>) -> [Tensor; 3] {
-    [&inputs.query, &inputs.key, &inputs.value].map(|tensor| laid_out(&tensor.tensor))
+fn aligned_tensors(inputs: &Inputs<LibTorch>) -> [Tensor; 3] {
+    [&inputs.query, &inputs.key, &inputs.value].map(|tensor| aligned(&tensor.tensor))
 }
 
-fn way(device: Device, kind: Kind, has_more: bool, settings: &TiledSettings) -> Option<Way> {
+/// The kernel for a call on a CUDA device in this type, if there is one.
+pub(super) fn select_kernel(
+    device: Device,
+    kind: Kind,
+    has_mask_or_bias: bool,
+    settings: &TiledSettings,
+) -> Option<AtenKernel> {
     let [batch, heads, seq_q, seq_k] = settings.shape.scores();
     let [d_head, d_value] = settings.shape.widths();
-    let seen = Seen::by(&settings.rule, &settings.shape)?;
+    let mask = KernelMask::from_rule(&settings.rule, &settings.shape)?;
     let is_plain = settings.softcap.is_none() && settings.alibi.is_none();
-    // Rows are read 16 bytes at a time.
-    let step = numbers_at_once(kind);
+    let step = alignment(kind);
     let is_aligned = d_head.is_multiple_of(step) && d_value.is_multiple_of(step);
-    // Their grids have no room for more.
+    // The limit of a CUDA grid dimension.
     let fits = batch.saturating_mul(heads) <= u16::MAX as usize;
-    // With one key alone nothing is to be learned of queries and keys, and their gradients
-    // are the rounding of that nothing.
-    let is_several = seq_k > 1;
-    if !(is_plain && is_aligned && fits && is_several) {
+    // With a single key the gradients of query and key are zero, but the kernels return rounding
+    // errors.
+    let has_several_keys = seq_k > 1;
+    if !(is_plain && is_aligned && fits && has_several_keys) {
         return None;
     }
-    let is_bare = !has_more && seen.lengths.is_none() && settings.dropout.is_none();
+    let is_bare = !has_mask_or_bias && mask.key_lengths.is_none() && settings.dropout.is_none();
     let is_half = kind != Kind::Float;
-    if is_bare && is_half && d_head == d_value && d_head <= 256 && flash::works_on(device) {
-        let is_cudnns = cudnn::takes(device, &seen, &settings.shape);
-        return Some(if is_cudnns {
-            Way::Cudnn(seen)
+    if is_bare && is_half && d_head == d_value && d_head <= 256 && flash::is_supported(device) {
+        let is_cudnn = cudnn::is_supported(device, &mask, &settings.shape);
+        return Some(if is_cudnn {
+            AtenKernel::Cudnn(mask)
         } else {
-            Way::Flash(seen)
+            AtenKernel::Flash(mask)
         });
     }
-    // Their backward pass alone knows which weights were dropped, and has no gradient for a bias
-    // that stands for many.
-    if settings.dropout.is_some() && has_more {
+    // Only the kernel's backward pass can reproduce the dropout mask, and it does not support the
+    // gradient of a broadcast bias.
+    if settings.dropout.is_some() && has_mask_or_bias {
         return None;
     }
-    // What is hidden is so by a number that is lower than any score: f16 has none. Under a
-    // mask that leaves queries nothing to see, the kernel for bf16 passed back no numbers.
-    if is_half && has_more || kind == Kind::Half && seen.lengths.is_some() {
+    // Masked keys get a bias lower than any score, which f16 cannot represent. With fully masked
+    // rows, the bf16 kernel returned NaN gradients.
+    if is_half && has_mask_or_bias || kind == Kind::Half && mask.key_lengths.is_some() {
         return None;
     }
-    match seen.window {
-        None => Some(Way::Efficient(seen)),
-        // Chunks pay where there are several of them.
-        Some(sides) if is_bare && chunks::pay(seq_q, sides) => Some(Way::Chunks(sides)),
+    match mask.window {
+        None => Some(AtenKernel::Efficient(mask)),
+        Some(window) if is_bare && chunks::is_worthwhile(seq_q, window) => {
+            Some(AtenKernel::Chunks(window))
+        }
         Some(_) => None,
     }
 }
@@ -97,116 +101,117 @@ pub(super) fn forward(
     inputs: &Inputs<LibTorch>,
     settings: &TiledSettings,
 ) -> (TchTensor, TchTensor) {
-    let tensors = tensors_of(inputs);
-    let [context, log_sum_exp] = match way_of(inputs, settings) {
-        Some(Way::Flash(seen)) => flash::forward(&tensors, &seen, settings),
-        Some(Way::Cudnn(seen)) => cudnn::forward(&tensors, &seen, settings),
-        Some(Way::Chunks(sides)) => chunks::forward(&tensors, sides, settings),
-        Some(Way::Efficient(seen)) => {
-            let added = Added::new(inputs, &seen, &tensors[0], settings);
-            efficient::forward(&tensors, &added, settings)
+    let tensors = aligned_tensors(inputs);
+    let [context, log_sum_exp] = match kernel_for(inputs, settings) {
+        Some(AtenKernel::Flash(mask)) => flash::forward(&tensors, &mask, settings),
+        Some(AtenKernel::Cudnn(mask)) => cudnn::forward(&tensors, &mask, settings),
+        Some(AtenKernel::Chunks(window)) => chunks::forward(&tensors, window, settings),
+        Some(AtenKernel::Efficient(mask)) => {
+            let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
+            efficient::forward(&tensors, &args, settings)
         }
-        None => unreachable!("asked before whether it can be computed"),
+        None => unreachable!("the caller checks that the call is supported"),
     };
     (TchTensor::new(context), TchTensor::new(log_sum_exp))
 }
 
-/// Whether the kernels computed what they should: they multiply the values of masked keys by
-/// zero, which NaN survives, and their backward passes start from the log-sum-exp, which has no
-/// digits left for the sum of the exponentials where scores are large. The host waits for the
-/// answer.
+/// Whether the result of the kernels is exact. They multiply the values of masked keys by zero,
+/// which propagates NaN, and their backward passes use the log-sum-exp, which has no precision left
+/// for the sum of the exponentials if scores are large. Synchronises with the device.
 pub(super) fn is_exact(
     [key, value]: [&TchTensor; 2],
     log_sum_exp: &TchTensor,
-    may_hide: bool,
+    may_mask: bool,
 ) -> bool {
     let (key, value, log_sum_exp) = (&key.tensor, &value.tensor, &log_sum_exp.tensor);
     if log_sum_exp.numel() == 0 {
         return true;
     }
-    // At this size the rounding of a log-sum-exp changes weights by as much as that of half
+    // At this bound the rounding of the log-sum-exp changes weights by as much as that of half
     // precision does, or by 6e-5.
     let bound = match key.kind() {
         Kind::Float => 1024.0,
         _ => 65_536.0,
     };
-    let blind = log_sum_exp.le(efficient::BLIND);
-    let mut exact = largest(&log_sum_exp.masked_fill(&blind, 0.0)).le(bound);
-    if may_hide {
-        exact = exact.logical_and(&largest(key).isfinite());
-        exact = exact.logical_and(&largest(value).isfinite());
+    let fully_masked = log_sum_exp.le(efficient::FULLY_MASKED);
+    let mut exact = max_abs(&log_sum_exp.masked_fill(&fully_masked, 0.0)).le(bound);
+    if may_mask {
+        exact = exact.logical_and(&max_abs(key).isfinite());
+        exact = exact.logical_and(&max_abs(value).isfinite());
     }
     exact.int64_value(&[]) != 0
 }
 
-/// Whether masked keys or values are NaN or infinite. The host waits for the answer.
+/// Whether an element is NaN or infinite. Synchronises with the device.
 pub(super) fn has_non_finite(tensors: [&TchTensor; 2]) -> bool {
     let mut finite = tensors
         .iter()
         .filter(|tensor| tensor.tensor.numel() > 0)
-        .map(|tensor| largest(&tensor.tensor).isfinite());
+        .map(|tensor| max_abs(&tensor.tensor).isfinite());
     let Some(first) = finite.next() else {
         return false;
     };
-    let all = finite.fold(first, |all, more| all.logical_and(&more));
+    let all = finite.fold(first, |all, next| all.logical_and(&next));
     all.int64_value(&[]) == 0
 }
 
-/// The largest absolute value, in one pass; NaN if there is one.
-fn largest(tensor: &Tensor) -> Tensor {
-    let (least, most) = tensor.aminmax(None::<i64>, false);
-    most.maximum(&least.neg())
+/// The maximum absolute value, in one pass; propagates NaN.
+fn max_abs(tensor: &Tensor) -> Tensor {
+    let (min, max) = tensor.aminmax(None::<i64>, false);
+    max.maximum(&min.neg())
 }
 
-/// The gradients by query, key and value, and by a bias if that is wanted; `None` where
-/// their backward pass cannot compute what the forward pass did.
+/// The input gradients; `None` if the backward pass of the kernels does not support the call.
 pub(super) fn backward(
     saved: &Saved<LibTorch>,
-    arrived: &Arrived<LibTorch>,
+    output_grads: &OutputGrads<LibTorch>,
     settings: &TiledSettings,
-) -> Option<InputGradients<LibTorch>> {
-    // There is no way in for a gradient by the log-sum-exp.
-    if arrived.d_log_sum_exp.is_some() {
+) -> Option<InputGrads<LibTorch>> {
+    // The kernels do not accept a gradient of the log-sum-exp.
+    if output_grads.d_log_sum_exp.is_some() {
         return None;
     }
-    // A bias that stands for many would have a gradient for each of them.
-    let places: usize = settings.shape.scores().iter().product();
-    let is_whole = |bias: &TchTensor| bias.tensor.numel() == places;
-    if arrived.wants_bias && !saved.inputs.bias.as_ref().is_some_and(is_whole) {
+    // The kernel's bias gradient is not summed over broadcast dimensions.
+    let scores: usize = settings.shape.scores().iter().product();
+    let is_expanded = |bias: &TchTensor| bias.tensor.numel() == scores;
+    if output_grads.needs_bias_grad && !saved.inputs.bias.as_ref().is_some_and(is_expanded) {
         return None;
     }
-    let (context, arriving) = (&saved.context.tensor, &arrived.d_context.tensor);
+    let (context, d_context) = (&saved.context.tensor, &output_grads.d_context.tensor);
     assert!(
-        arriving.size() == context.size()
-            && arriving.kind() == context.kind()
-            && arriving.device() == context.device(),
+        d_context.size() == context.size()
+            && d_context.kind() == context.kind()
+            && d_context.device() == context.device(),
         "flash attention: the upstream gradient must be {:?} {:?} on {:?} like the context, got \
          {:?} {:?} on {:?}",
         context.kind(),
         context.size(),
         context.device(),
-        arriving.kind(),
-        arriving.size(),
-        arriving.device()
+        d_context.kind(),
+        d_context.size(),
+        d_context.device()
     );
     let inputs = &saved.inputs;
-    let tensors = tensors_of(inputs);
-    let results = Results {
-        context: &saved.context.tensor,
+    let tensors = aligned_tensors(inputs);
+    let results = BackwardInputs {
+        context,
         log_sum_exp: &saved.stats.tensor,
-        d_context: &arrived.d_context.tensor,
+        d_context,
     };
-    let (gradients, d_bias) = match way_of(inputs, settings)? {
-        Way::Flash(seen) => (flash::backward(&tensors, &results, &seen, settings), None),
-        Way::Cudnn(seen) => (cudnn::backward(&tensors, &results, &seen, settings), None),
-        Way::Chunks(sides) => (chunks::backward(&tensors, &results, sides, settings), None),
-        Way::Efficient(seen) => {
-            let added = Added::new(inputs, &seen, &tensors[0], settings);
-            efficient::backward(&tensors, &results, &added, settings, arrived.wants_bias)
+    let (grads, d_bias) = match kernel_for(inputs, settings)? {
+        AtenKernel::Flash(mask) => (flash::backward(&tensors, &results, &mask, settings), None),
+        AtenKernel::Cudnn(mask) => (cudnn::backward(&tensors, &results, &mask, settings), None),
+        AtenKernel::Chunks(window) => {
+            (chunks::backward(&tensors, &results, window, settings), None)
+        }
+        AtenKernel::Efficient(mask) => {
+            let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
+            let needs_bias_grad = output_grads.needs_bias_grad;
+            efficient::backward(&tensors, &results, &args, settings, needs_bias_grad)
         }
     };
-    let [query, key, value] = gradients.map(TchTensor::new);
-    Some(InputGradients {
+    let [query, key, value] = grads.map(TchTensor::new);
+    Some(InputGrads {
         query,
         key,
         value,
@@ -224,22 +229,26 @@ mod tests {
     }
 
     #[test]
-    fn what_kernels_do_not_compute_exactly_is_found() {
+    fn inexact_results_are_detected() {
         let ordinary = tensor(&[1.0, -3.0, f32::MAX]);
-        let exact = |key: &[f32], log_sum_exp: &[f32], may_hide| {
-            is_exact([&tensor(key), &ordinary], &tensor(log_sum_exp), may_hide)
+        let exact = |key: &[f32], log_sum_exp: &[f32], may_mask| {
+            is_exact([&tensor(key), &ordinary], &tensor(log_sum_exp), may_mask)
         };
         assert!(exact(&[1.0, 2.0], &[-1000.0, 1000.0], true));
-        // Large scores, by themselves or by a bias.
+        // Large scores, from the dot products or from a bias.
         assert!(!exact(&[1.0, 2.0], &[0.0, 2000.0], true));
         assert!(!exact(&[1.0, 2.0], &[0.0, -1e9], false));
         // A fully masked row has no scores.
-        assert!(exact(&[1.0, 2.0], &[0.0, efficient::LOWEST as f32], true));
-        for garbage in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(!exact(&[1.0, garbage], &[0.0, 1.0], true));
-            // Where nothing is masked, it reaches what it should.
-            assert!(exact(&[1.0, garbage], &[0.0, 1.0], false));
-            assert!(has_non_finite([&ordinary, &tensor(&[garbage])]));
+        assert!(exact(
+            &[1.0, 2.0],
+            &[0.0, efficient::MASKED_BIAS as f32],
+            true
+        ));
+        for non_finite in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(!exact(&[1.0, non_finite], &[0.0, 1.0], true));
+            // Without a mask, it is part of the result.
+            assert!(exact(&[1.0, non_finite], &[0.0, 1.0], false));
+            assert!(has_non_finite([&ordinary, &tensor(&[non_finite])]));
         }
         assert!(!has_non_finite([&ordinary, &ordinary]));
         assert!(!has_non_finite([&ordinary, &tensor(&[])]));

@@ -1,123 +1,124 @@
-//! Some rows of a batch on their way back through the whole sequence.
+//! The backward pass of some rows of a batch over the whole sequence.
 
-use super::gates::{PlaceBack, gru_back, lstm_back};
+use super::gates::{StepGradients, gru_step_backward, lstm_step_backward};
 use crate::cpu::matmul::{Accumulate, Scalars, matmul};
 use crate::cpu::{Simd, dispatch};
 use crate::recurrent::recurrence::Cell;
 use crate::recurrent::recurrence::call::Settings;
 
-pub(super) struct RowBack<'a> {
+pub(super) struct BackwardRow<'a> {
     pub(super) length: usize,
-    /// `[states, passes, d_hidden]`
+    /// `[states, directions, d_hidden]`
     pub(super) initial: &'a [f32],
-    /// `[seq, passes, d_hidden]`
+    /// `[seq, directions, d_hidden]`
     pub(super) outputs: &'a [f32],
-    /// `[seq, passes, kept]`
-    pub(super) kept: &'a [f32],
-    /// `[seq, passes, d_hidden]`
+    /// `[seq, directions, activations]`
+    pub(super) activations: &'a [f32],
+    /// `[seq, directions, d_hidden]`
     pub(super) d_outputs: &'a [f32],
-    /// `[states, passes, d_hidden]`, if it was used.
+    /// `[states, directions, d_hidden]`, if it was used.
     pub(super) d_last: Option<&'a [f32]>,
-    /// `[seq, passes, gates]`; zeros for padding.
+    /// `[seq, directions, gates]`; zeros for padding.
     pub(super) d_projected: &'a mut [f32],
-    /// `[states, passes, d_hidden]`
+    /// `[states, directions, d_hidden]`
     pub(super) d_initial: &'a mut [f32],
 }
 
-/// Places whose part in the gradient of the matrix is taken at a time, so that they stay in
-/// the nearest cache: 128 by 64 numbers are 32 KiB.
-const PLACES: usize = 128;
+/// Positions per block of the matrix gradient, so that a block fits into the L1 cache: 128 by 64
+/// elements are 32 KiB.
+const POSITION_BLOCK: usize = 128;
 
 dispatch! {
-    /// Rows back through all their places.
     pub(super) unsafe fn backward(
         settings: &Settings,
-        turned: &[f32],
-        rows: &mut [RowBack<'_>],
+        transposed: &[f32],
+        rows: &mut [BackwardRow<'_>],
         d_recurrent: &mut [f32],
         d_biases: &mut [f32],
     ) by backward_rows;
 }
 
-/// Takes rows, the longest first, back through all their places, and adds to the gradients
-/// by the matrices, `[passes * d_hidden, gates]`, and by the biases, `[2, passes, gates]`.
-/// `turned` are the matrices with rows for columns, `[passes, gates, d_hidden]`.
+/// Backpropagates rows, the longest first, and writes the gradients of the matrices, `[directions *
+/// d_hidden, gates]`, and of the biases, `[2, directions, gates]`. `transposed` are the transposed
+/// matrices, `[directions, gates, d_hidden]`.
 ///
 /// # Safety
 ///
-/// The instructions of `S` are enabled; slices are as long as the call says.
+/// The instructions of `S` are enabled; slices have the lengths given by the settings.
 #[inline(always)]
 unsafe fn backward_rows<S: Simd>(
     settings: &Settings,
-    turned: &[f32],
-    rows: &mut [RowBack<'_>],
+    transposed: &[f32],
+    rows: &mut [BackwardRow<'_>],
     d_recurrent: &mut [f32],
     d_biases: &mut [f32],
 ) {
     let d = settings.d_hidden;
-    let (gates, kept) = (settings.cell.gates() * d, settings.kept());
-    let passes = settings.direction.passes();
-    let places: usize = rows.iter().map(|row| row.length).sum();
+    let (gates, saved) = (settings.cell.gates() * d, settings.num_activations());
+    let directions = settings.direction.num_directions();
+    let positions: usize = rows.iter().map(|row| row.length).sum();
     let longest = rows.first().map_or(0, |row| row.length);
     let mut d_hidden = vec![0.0_f32; rows.len() * d];
     let mut d_cells = vec![0.0_f32; rows.len() * d];
-    // The hidden state before each place, and a one: the gradient by the bias is that by one
-    // row more of the matrix.
-    let mut before = vec![1.0_f32; places * (d + 1)];
-    let mut d_products = vec![0.0_f32; places * gates];
+    // The hidden state before each position and a one: the bias gradient is that of an additional
+    // row of the matrix.
+    let mut before = vec![1.0_f32; positions * (d + 1)];
+    let mut d_products = vec![0.0_f32; positions * gates];
     let mut d_matrix = vec![0.0_f32; (d + 1) * gates];
     let mut d_new = vec![0.0_f32; d];
-    for pass in 0..passes {
-        for (at, row) in rows.iter().enumerate() {
-            let (hidden, cell) = (&mut d_hidden[at * d..][..d], &mut d_cells[at * d..][..d]);
+    for dir in 0..directions {
+        for (i, row) in rows.iter().enumerate() {
+            let (hidden, cell) = (&mut d_hidden[i * d..][..d], &mut d_cells[i * d..][..d]);
             match row.d_last {
                 None => {
                     hidden.fill(0.0);
                     cell.fill(0.0);
                 }
                 Some(d_last) => {
-                    hidden.copy_from_slice(&d_last[pass * d..][..d]);
+                    hidden.copy_from_slice(&d_last[dir * d..][..d]);
                     if settings.cell == Cell::Lstm {
-                        cell.copy_from_slice(&d_last[(passes + pass) * d..][..d]);
+                        cell.copy_from_slice(&d_last[(directions + dir) * d..][..d]);
                     }
                 }
             }
         }
         d_new.fill(0.0);
-        let mut first = places;
-        for visit in (0..longest).rev() {
-            let active = rows.partition_point(|row| row.length > visit);
+        let mut first = positions;
+        for step in (0..longest).rev() {
+            let active = rows.partition_point(|row| row.length > step);
             first -= active;
-            for (at, row) in rows[..active].iter_mut().enumerate() {
-                let here = settings.place(row.length, visit, pass) * passes + pass;
-                let earlier = visit
+            for (i, row) in rows[..active].iter_mut().enumerate() {
+                let current = settings.position(row.length, step, dir) * directions + dir;
+                let previous = step
                     .checked_sub(1)
-                    .map(|visit| settings.place(row.length, visit, pass) * passes + pass);
-                let hidden_before = match earlier {
-                    Some(place) => &row.outputs[place * d..][..d],
-                    None => &row.initial[pass * d..][..d],
+                    .map(|step| settings.position(row.length, step, dir) * directions + dir);
+                let hidden_before = match previous {
+                    Some(previous) => &row.outputs[previous * d..][..d],
+                    None => &row.initial[dir * d..][..d],
                 };
-                before[(first + at) * (d + 1)..][..d].copy_from_slice(hidden_before);
-                let state_before = match (settings.cell, earlier) {
+                before[(first + i) * (d + 1)..][..d].copy_from_slice(hidden_before);
+                let state_before = match (settings.cell, previous) {
                     (Cell::Gru, _) => hidden_before,
-                    (Cell::Lstm, Some(place)) => &row.kept[place * kept + 4 * d..][..d],
-                    (Cell::Lstm, None) => &row.initial[(passes + pass) * d..][..d],
+                    (Cell::Lstm, Some(previous)) => {
+                        &row.activations[previous * saved + 4 * d..][..d]
+                    }
+                    (Cell::Lstm, None) => &row.initial[(directions + dir) * d..][..d],
                 };
-                let place = PlaceBack {
-                    kept: row.kept[here * kept..][..kept].as_ptr(),
+                let gradients = StepGradients {
+                    activations: row.activations[current * saved..][..saved].as_ptr(),
                     before: state_before.as_ptr(),
-                    d_output: row.d_outputs[here * d..][..d].as_ptr(),
-                    d_hidden: d_hidden[at * d..][..d].as_mut_ptr(),
-                    d_cell: d_cells[at * d..][..d].as_mut_ptr(),
-                    d_input: row.d_projected[here * gates..][..gates].as_mut_ptr(),
-                    d_product: d_products[(first + at) * gates..][..gates].as_mut_ptr(),
+                    d_output: row.d_outputs[current * d..][..d].as_ptr(),
+                    d_hidden: d_hidden[i * d..][..d].as_mut_ptr(),
+                    d_cell: d_cells[i * d..][..d].as_mut_ptr(),
+                    d_input: row.d_projected[current * gates..][..gates].as_mut_ptr(),
+                    d_product: d_products[(first + i) * gates..][..gates].as_mut_ptr(),
                     d_new: d_new.as_mut_ptr(),
                 };
-                // SAFETY: each was cut to its size above.
+                // SAFETY: each slice has its size.
                 unsafe {
                     match settings.cell {
-                        Cell::Gru => gru_back::<S>(d, &place),
-                        Cell::Lstm => lstm_back::<S>(d, &place),
+                        Cell::Gru => gru_step_backward::<S>(d, &gradients),
+                        Cell::Lstm => lstm_step_backward::<S>(d, &gradients),
                     }
                 }
             }
@@ -126,27 +127,27 @@ unsafe fn backward_rows<S: Simd>(
                 row_stride: gates,
                 column_stride: 1,
             };
-            let turned = &turned[pass * d * gates..][..d * gates];
-            // SAFETY: as many rows as were computed above, and as there are states of.
+            let transposed = &transposed[dir * d * gates..][..d * gates];
+            // SAFETY: `active` rows of products were computed above, and there are as many states.
             unsafe {
                 matmul::<S, true>(
                     [active, gates, d],
                     a,
-                    (turned.as_ptr(), d),
+                    (transposed.as_ptr(), d),
                     (d_hidden.as_mut_ptr(), d),
                     Accumulate::Add,
                 );
             }
         }
         d_matrix.fill(0.0);
-        for start in (0..places).step_by(PLACES) {
-            let count = PLACES.min(places - start);
+        for start in (0..positions).step_by(POSITION_BLOCK) {
+            let count = POSITION_BLOCK.min(positions - start);
             let a = Scalars {
                 start: before[start * (d + 1)..].as_ptr(),
                 row_stride: 1,
                 column_stride: d + 1,
             };
-            // SAFETY: as many places as are left, each with a state, a one and its gates.
+            // SAFETY: `count` positions remain, each with a state, a one and its gates.
             unsafe {
                 matmul::<S, true>(
                     [d + 1, count, gates],
@@ -158,18 +159,19 @@ unsafe fn backward_rows<S: Simd>(
             }
         }
         let (matrix, bias) = d_matrix.split_at(d * gates);
-        d_recurrent[pass * d * gates..][..d * gates].copy_from_slice(matrix);
-        d_biases[(passes + pass) * gates..][..gates].copy_from_slice(bias);
-        let of_input = &mut d_biases[pass * gates..][..gates];
-        of_input.copy_from_slice(bias);
+        d_recurrent[dir * d * gates..][..d * gates].copy_from_slice(matrix);
+        d_biases[(directions + dir) * gates..][..gates].copy_from_slice(bias);
+        let input_bias = &mut d_biases[dir * gates..][..gates];
+        input_bias.copy_from_slice(bias);
         if settings.cell == Cell::Gru {
-            of_input[2 * d..].copy_from_slice(&d_new);
+            input_bias[2 * d..].copy_from_slice(&d_new);
         }
-        for (at, row) in rows.iter_mut().enumerate() {
-            row.d_initial[pass * d..][..d].copy_from_slice(&d_hidden[at * d..][..d]);
-            row.d_projected[row.length * passes * gates..].fill(0.0);
+        for (i, row) in rows.iter_mut().enumerate() {
+            row.d_initial[dir * d..][..d].copy_from_slice(&d_hidden[i * d..][..d]);
+            row.d_projected[row.length * directions * gates..].fill(0.0);
             if settings.cell == Cell::Lstm {
-                row.d_initial[(passes + pass) * d..][..d].copy_from_slice(&d_cells[at * d..][..d]);
+                row.d_initial[(directions + dir) * d..][..d]
+                    .copy_from_slice(&d_cells[i * d..][..d]);
             }
         }
     }

@@ -1,65 +1,70 @@
-//! The recurrence on a CPU, on plain slices of `f32`.
+//! The recurrence on slices of `f32`.
 //!
-//! Rows of a batch have nothing to do with each other: a task takes some of them through
-//! the whole sequence, forward or back, so that no thread waits for another between places.
-//! Rows are sorted by their lengths, and what is padding is never looked at.
+//! Rows of a batch are independent: a task processes some of them over the whole sequence, forward
+//! or backward, without synchronisation between positions. Rows are sorted by length, and padding
+//! is never computed.
 
 mod backward;
 mod call;
 mod forward;
 mod gates;
 
-use self::backward::RowBack;
+use self::backward::BackwardRow;
 use self::forward::Row;
 use super::call::Settings;
 use crate::cpu::{InstructionSet, add, parallel};
 
-pub(super) struct Given<'a> {
-    /// `[batch, seq, passes * gates]`
+pub(super) struct Inputs<'a> {
+    /// `[batch, seq, directions * gates]`
     pub(super) projected: &'a [f32],
-    /// `[passes * d_hidden, gates]`
+    /// `[directions * d_hidden, gates]`
     pub(super) recurrent: &'a [f32],
-    /// `[2, passes * gates]`
+    /// `[2, directions * gates]`
     pub(super) biases: &'a [f32],
-    /// `[batch, states * passes * d_hidden]`
+    /// `[batch, states * directions * d_hidden]`
     pub(super) initial: &'a [f32],
 }
 
-/// All rows through all their places: hidden states `[batch, seq, passes * d_hidden]`, last states
-/// `[batch, states * passes * d_hidden]`, and what the way back needs, if it is wanted.
-pub(super) fn forward(settings: &Settings, given: &Given<'_>, remembers: bool) -> [Vec<f32>; 3] {
-    forward_as(InstructionSet::detect(), settings, given, remembers)
+/// Hidden states `[batch, seq, directions * d_hidden]`, last states
+/// `[batch, states * directions * d_hidden]`, and activations for the backward pass, if requested.
+pub(super) fn forward(
+    settings: &Settings,
+    inputs: &Inputs<'_>,
+    save_activations: bool,
+) -> [Vec<f32>; 3] {
+    forward_with(InstructionSet::detect(), settings, inputs, save_activations)
 }
 
-fn forward_as(
+fn forward_with(
     set: InstructionSet,
     settings: &Settings,
-    given: &Given<'_>,
-    remembers: bool,
+    inputs: &Inputs<'_>,
+    save_activations: bool,
 ) -> [Vec<f32>; 3] {
     let batch = settings.batch;
     let sizes = settings.sizes();
     settings.check([
-        ("the matrix", settings.matrix(), given.recurrent.len()),
-        ("projected", batch * sizes.projected, given.projected.len()),
-        ("the biases", 2 * settings.gates(), given.biases.len()),
+        ("the matrix", settings.matrix_len(), inputs.recurrent.len()),
+        ("projected", batch * sizes.projected, inputs.projected.len()),
+        ("the biases", 2 * settings.gates(), inputs.biases.len()),
         (
             "the initial state",
             batch * sizes.states,
-            given.initial.len(),
+            inputs.initial.len(),
         ),
     ]);
     let (mut outputs, mut last) = (
         vec![0.0; batch * sizes.outputs],
         vec![0.0; batch * sizes.states],
     );
-    let mut kept = vec![0.0; if remembers { batch * sizes.kept } else { 0 }];
-    let mut keeping = kept.chunks_exact_mut(sizes.kept);
+    let saved_rows = if save_activations { batch } else { 0 };
+    let mut activations = vec![0.0; saved_rows * sizes.activations];
+    let mut row_activations = activations.chunks_exact_mut(sizes.activations);
     let rows = settings
         .lengths
         .iter()
-        .zip(given.projected.chunks_exact(sizes.projected))
-        .zip(given.initial.chunks_exact(sizes.states))
+        .zip(inputs.projected.chunks_exact(sizes.projected))
+        .zip(inputs.initial.chunks_exact(sizes.states))
         .zip(outputs.chunks_exact_mut(sizes.outputs))
         .zip(last.chunks_exact_mut(sizes.states))
         .map(|((((length, projected), initial), outputs), last)| Row {
@@ -68,43 +73,46 @@ fn forward_as(
             initial,
             outputs,
             last,
-            kept: keeping.next(),
+            activations: row_activations.next(),
         });
     let mut rows = sorted(rows.collect(), &settings.order());
-    let tasks = rows.chunks_mut(settings.rows_of_a_task()).collect();
+    let tasks = rows.chunks_mut(settings.rows_per_task()).collect();
     parallel::for_each(tasks, |rows| {
-        // SAFETY: the processor has the set; rows were cut to their sizes.
-        unsafe { forward::forward(set, settings, given.recurrent, given.biases, rows) };
+        // SAFETY: the processor supports the set, and all slices have their sizes.
+        unsafe { forward::forward(set, settings, inputs.recurrent, inputs.biases, rows) };
     });
-    [outputs, last, kept]
+    [outputs, last, activations]
 }
 
-/// What the way back starts from.
-pub(super) struct Known<'a> {
-    /// `[passes * d_hidden, gates]`
+/// Inputs of the backward pass.
+pub(super) struct BackwardInputs<'a> {
+    /// `[directions * d_hidden, gates]`
     pub(super) recurrent: &'a [f32],
-    /// `[batch, states * passes * d_hidden]`
+    /// `[batch, states * directions * d_hidden]`
     pub(super) initial: &'a [f32],
-    /// `[batch, seq, passes * d_hidden]`
+    /// `[batch, seq, directions * d_hidden]`
     pub(super) outputs: &'a [f32],
-    /// What [`forward`] kept.
-    pub(super) kept: &'a [f32],
-    /// `[batch, seq, passes * d_hidden]`: the gradient that arrives at the hidden states.
+    /// The activations saved by [`forward`].
+    pub(super) activations: &'a [f32],
+    /// `[batch, seq, directions * d_hidden]`: the gradient of the hidden states.
     pub(super) d_outputs: &'a [f32],
-    /// `[batch, states * passes * d_hidden]`: the one that arrives at the last states, if any.
+    /// `[batch, states * directions * d_hidden]`: the gradient of the last states, if any.
     pub(super) d_last: Option<&'a [f32]>,
 }
 
-/// All rows back through all their places: the gradients by projected, by the matrices, by the
-/// biases and by the initial states.
-pub(super) fn backward(settings: &Settings, known: &Known<'_>) -> [Vec<f32>; 4] {
-    backward_as(InstructionSet::detect(), settings, known)
+/// The gradients of projected, the matrices, the biases and the initial states.
+pub(super) fn backward(settings: &Settings, inputs: &BackwardInputs<'_>) -> [Vec<f32>; 4] {
+    backward_with(InstructionSet::detect(), settings, inputs)
 }
 
-fn backward_as(set: InstructionSet, settings: &Settings, known: &Known<'_>) -> [Vec<f32>; 4] {
+fn backward_with(
+    set: InstructionSet,
+    settings: &Settings,
+    inputs: &BackwardInputs<'_>,
+) -> [Vec<f32>; 4] {
     let batch = settings.batch;
     let sizes = settings.sizes();
-    settings.check([("the matrix", settings.matrix(), known.recurrent.len())]);
+    settings.check([("the matrix", settings.matrix_len(), inputs.recurrent.len())]);
     let (mut d_projected, mut d_initial) = (
         vec![0.0; batch * sizes.projected],
         vec![0.0; batch * sizes.states],
@@ -113,29 +121,29 @@ fn backward_as(set: InstructionSet, settings: &Settings, known: &Known<'_>) -> [
         .chunks_exact_mut(sizes.projected)
         .zip(d_initial.chunks_exact_mut(sizes.states))
         .enumerate()
-        .map(|(row, (d_projected, d_initial))| RowBack {
+        .map(|(row, (d_projected, d_initial))| BackwardRow {
             length: settings.lengths[row],
-            initial: &known.initial[row * sizes.states..][..sizes.states],
-            outputs: &known.outputs[row * sizes.outputs..][..sizes.outputs],
-            kept: &known.kept[row * sizes.kept..][..sizes.kept],
-            d_outputs: &known.d_outputs[row * sizes.outputs..][..sizes.outputs],
-            d_last: known
+            initial: &inputs.initial[row * sizes.states..][..sizes.states],
+            outputs: &inputs.outputs[row * sizes.outputs..][..sizes.outputs],
+            activations: &inputs.activations[row * sizes.activations..][..sizes.activations],
+            d_outputs: &inputs.d_outputs[row * sizes.outputs..][..sizes.outputs],
+            d_last: inputs
                 .d_last
                 .map(|d_last| &d_last[row * sizes.states..][..sizes.states]),
             d_projected,
             d_initial,
         });
     let mut rows = sorted(rows.collect(), &settings.order());
-    let turned = turned(settings, known.recurrent);
-    let task = |rows: &mut [RowBack<'_>]| {
-        let mut d_recurrent = vec![0.0; known.recurrent.len()];
+    let transposed = transpose(settings, inputs.recurrent);
+    let task = |rows: &mut [BackwardRow<'_>]| {
+        let mut d_recurrent = vec![0.0; inputs.recurrent.len()];
         let mut d_biases = vec![0.0; 2 * settings.gates()];
-        // SAFETY: the processor has the set; rows were cut to their sizes.
+        // SAFETY: the processor supports the set, and all slices have their sizes.
         unsafe {
             backward::backward(
                 set,
                 settings,
-                &turned,
+                &transposed,
                 rows,
                 &mut d_recurrent,
                 &mut d_biases,
@@ -143,9 +151,9 @@ fn backward_as(set: InstructionSet, settings: &Settings, known: &Known<'_>) -> [
         }
         (d_recurrent, d_biases)
     };
-    let tasks = rows.chunks_mut(settings.rows_of_a_task()).collect();
+    let tasks = rows.chunks_mut(settings.rows_per_task()).collect();
     let parts = parallel::map(tasks, task);
-    // In the order of the tasks, so that a sum does not depend on who was first.
+    // In the order of the tasks, so that the sum does not depend on scheduling.
     let sums = parts.into_iter().reduce(|mut sums, part| {
         add(&mut sums.0, &part.0);
         add(&mut sums.1, &part.1);
@@ -155,24 +163,24 @@ fn backward_as(set: InstructionSet, settings: &Settings, known: &Known<'_>) -> [
     [d_projected, d_recurrent, d_biases, d_initial]
 }
 
-/// The matrix of each pass with rows for columns: `[passes, gates, d_hidden]`.
-fn turned(settings: &Settings, recurrent: &[f32]) -> Vec<f32> {
+/// The transposed matrix of each direction: `[directions, gates, d_hidden]`.
+fn transpose(settings: &Settings, recurrent: &[f32]) -> Vec<f32> {
     let d = settings.d_hidden;
     let gates = settings.cell.gates() * d;
-    let mut turned = vec![0.0; recurrent.len()];
-    let passes = recurrent.chunks_exact(d * gates);
-    for (matrix, turned) in passes.zip(turned.chunks_exact_mut(d * gates)) {
-        // By stripes of 16 columns: what is written is then a line of the cache at a time.
+    let mut transposed = vec![0.0; recurrent.len()];
+    let matrices = recurrent.chunks_exact(d * gates);
+    for (matrix, transposed) in matrices.zip(transposed.chunks_exact_mut(d * gates)) {
+        // In stripes of 16 columns, so that whole cache lines are written.
         for start in (0..d).step_by(16) {
             let rows = start..d.min(start + 16);
-            for (column, turned) in turned.chunks_exact_mut(d).enumerate() {
+            for (column, transposed) in transposed.chunks_exact_mut(d).enumerate() {
                 for row in rows.clone() {
-                    turned[row] = matrix[row * gates + column];
+                    transposed[row] = matrix[row * gates + column];
                 }
             }
         }
     }
-    turned
+    transposed
 }
 
 fn sorted<T>(rows: Vec<T>, order: &[usize]) -> Vec<T> {

@@ -1,0 +1,298 @@
+//! Comparison of a mechanism with the oracle on a problem.
+
+use burn::tensor::{DType, Device, Tensor, TensorData, s};
+use zoo_attention::flash::{FlashKernel, selected_kernel};
+use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
+use zoo_attention::scan::RandomFeatures;
+use zoo_attention::{Mechanism, MechanismConfig, flash};
+use zoo_oracle::{
+    Formula, Mismatch, Parameter, Precision, Problem, Solution, Tolerance, solve_for,
+};
+
+use crate::tensors::{Tensors, to_vec};
+
+/// Largest errors, relative to the scale of their tensor.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Errors {
+    /// Error of the context.
+    pub context: f64,
+    /// Largest error of the gradients; zero if there are none.
+    pub gradients: f64,
+    /// Largest ratio of an error to its tolerance.
+    pub tolerance_ratio: f64,
+}
+
+impl Errors {
+    /// Elementwise maximum.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            context: self.context.max(other.context),
+            gradients: self.gradients.max(other.gradients),
+            tolerance_ratio: self.tolerance_ratio.max(other.tolerance_ratio),
+        }
+    }
+}
+
+/// Runs the forward pass of `mechanism` on `device`, in the device's dtype, and compares the
+/// context with the oracle.
+pub fn check_forward(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    device: &Device,
+) -> Result<Errors, Mismatch> {
+    let tensors = Tensors::from_problem(problem, device);
+    compare_forward(mechanism, problem, &tensors, &all_queries(problem))
+}
+
+/// Runs the forward and backward pass of `mechanism` on `device`, in the device's dtype, and
+/// compares the context and the gradients with the oracle.
+pub fn check_gradients(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    device: &Device,
+) -> Result<Errors, Mismatch> {
+    let device = device.clone().autodiff();
+    let tensors = Tensors::from_problem(problem, &device);
+    compare_gradients(mechanism, problem, tensors, &all_queries(problem))
+}
+
+/// Whether a mechanism accepts a problem.
+pub fn accepts(mechanism: &MechanismConfig, problem: &Problem) -> bool {
+    // The values of the parameters do not matter.
+    let parameters = |parameter: Parameter| vec![0.0; parameter.num_elements()];
+    problem.with_mechanism(mechanism, parameters).is_some()
+}
+
+/// The problem for the oracle that is equivalent to `mechanism` on these tensors, with its
+/// parameters rounded to their dtype.
+///
+/// Panics if the mechanism does not accept it.
+pub fn reference_problem(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    tensors: &Tensors,
+) -> Problem {
+    let dtype = tensors.query.dtype();
+    let reference = problem.with_mechanism(mechanism, |parameter| match parameter {
+        Parameter::Directions {
+            count,
+            seed,
+            d_head,
+        } => RandomFeatures::new(count, seed).directions(d_head),
+        Parameter::Vector { heads, d_head } => rounded(init_vector(heads, d_head), dtype),
+        Parameter::Matrix { heads, d_head } => rounded(init_matrix(heads, d_head), dtype),
+        Parameter::HashDirections {
+            hashing,
+            seq,
+            d_head,
+        } => hashing.directions(seq, d_head),
+        // Between two directions, `f32` may choose either: the oracle accepts both.
+        Parameter::Hashes { hashing, .. } => {
+            let hashes = hashing.hashes(&tensors.query);
+            hashes.into_iter().map(|hash| hash as f32).collect()
+        }
+    });
+    let mut reference =
+        reference.unwrap_or_else(|| panic!("{mechanism:?} does not accept {}", problem.name));
+    // LibTorch's kernels have their own random generator.
+    let is_aten = *mechanism == Mechanism::Flash.into() && kernel(tensors) == FlashKernel::Aten;
+    if reference.dropout.is_some() && is_aten {
+        reference.dropout_mask = Some(dropout_mask(tensors));
+    }
+    reference
+}
+
+/// The kernel that computes flash attention of these tensors.
+fn kernel(tensors: &Tensors) -> FlashKernel {
+    let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
+    selected_kernel(query, key, value, &tensors.options)
+}
+
+/// The weights that flash attention drops, `[batch, heads, seq_q, seq_k]`. With one-hot values, the
+/// context is the weights.
+pub fn dropout_mask(tensors: &Tensors) -> Vec<bool> {
+    let [batch, kv_heads, seq_k, _] = tensors.key.dims();
+    let (device, dtype) = (tensors.key.device(), tensors.key.dtype());
+    // Kernels read vectors of up to 8 elements.
+    let width = seq_k.next_multiple_of(8);
+    let one_hot = Tensor::<2>::eye(width, &device)
+        .cast(dtype)
+        .slice_dim(0, 0..seq_k)
+        .reshape([1, 1, seq_k, width])
+        .expand([batch, kv_heads, seq_k, width]);
+    let (query, key) = (tensors.query.clone(), tensors.key.clone());
+    let weights = flash(query, key, one_hot, &tensors.options);
+    let weights = weights.slice([s![..], s![..], s![..], s![..seq_k]]);
+    to_vec(weights)
+        .into_iter()
+        .map(|weight| weight == 0.0)
+        .collect()
+}
+
+fn rounded(values: Vec<f32>, dtype: DType) -> Vec<f32> {
+    let count = values.len();
+    TensorData::new(values, [count])
+        .convert_dtype(dtype)
+        .iter::<f32>()
+        .collect()
+}
+
+/// Indices of all queries of a problem.
+pub fn all_queries(problem: &Problem) -> Vec<usize> {
+    (0..problem.queries()).collect()
+}
+
+/// [`check_forward`] with given tensors, for some of the queries.
+pub fn compare_forward(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    tensors: &Tensors,
+    queries: &[usize],
+) -> Result<Errors, Mismatch> {
+    let context = tensors.attend(mechanism);
+    compare_context(mechanism, problem, tensors, queries, context)
+}
+
+/// [`compare_forward`] with a given context.
+pub fn compare_context(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    tensors: &Tensors,
+    queries: &[usize],
+    context: Tensor<4>,
+) -> Result<Errors, Mismatch> {
+    let problem = &reference_problem(mechanism, problem, tensors);
+    let solution = solve_for(problem, &tensors.inputs(), queries);
+    compare_with_solution(problem, &solution, tensors, queries, context)
+}
+
+fn compare_with_solution(
+    problem: &Problem,
+    solution: &Solution,
+    tensors: &Tensors,
+    queries: &[usize],
+    context: Tensor<4>,
+) -> Result<Errors, Mismatch> {
+    let tolerance = forward_tolerance(precision(tensors), problem, solution.largest_score);
+    let tolerance = looser_in_half(tolerance, tensors);
+    let context = rows(&to_vec(context), queries, problem.d_value);
+    let error = tolerance.check("context", &context, &solution.context)?;
+    Ok(Errors {
+        context: error,
+        gradients: 0.0,
+        tolerance_ratio: error / tolerance.relative,
+    })
+}
+
+/// [`check_gradients`] with given tensors on an autodiff device, for the context of some of the
+/// queries and all gradients. The output gradient of the other queries must be zero.
+pub fn compare_gradients(
+    mechanism: &MechanismConfig,
+    problem: &Problem,
+    tensors: Tensors,
+    queries: &[usize],
+) -> Result<Errors, Mismatch> {
+    let problem = &reference_problem(mechanism, problem, &tensors);
+    let solution = solve_for(problem, &tensors.inputs(), queries);
+    let backward = precision(&tensors).backward(solution.largest_score);
+    let backward = looser_in_half(backward, &tensors);
+    let tracked = tensors.clone().require_grad();
+    let (context, gradients) = tracked.forward_backward(mechanism);
+
+    let mut errors = compare_with_solution(problem, &solution, &tensors, queries, context)?;
+    // Queries without output gradient have a gradient only as keys.
+    let mut d_query = solution.d_query_as_key;
+    d_query.resize(problem.queries() * problem.d_head, 0.0);
+    for (row, gradient) in queries.iter().zip(solution.d_query.chunks(problem.d_head)) {
+        let own = &mut d_query[row * problem.d_head..][..problem.d_head];
+        own.iter_mut().zip(gradient).for_each(|(sum, d)| *sum += d);
+    }
+    // The gradient of a score is a difference of terms and is rounded like them. If they almost
+    // cancel, the scale is at least a thirty-second of the largest term: 64 units of that are two
+    // rounding errors of it, which is the minimum in f32. If they cancel completely, because a
+    // query has one visible key, the gradient is exactly zero. Exceptions, which leave a rounding
+    // error, are dropout, which is multiplied in at two points, formulas other than softmax, which
+    // are normalised at the end, and a bias that is broadcast over the keys, whose gradient is a
+    // sum of many terms that cancel.
+    const MIN_SCALE: f64 = 1.0 / 32.0;
+    let is_softmax = matches!(problem.formula, Formula::Softmax | Formula::Lsh(_));
+    let inexact = problem.dropout.is_some() || !is_softmax;
+    let cancels = inexact || problem.bias.is_some_and(|[.., seq_k]| seq_k == 1);
+    let min_scale = |want: &[f64], terms: f64, inexact: bool| {
+        if inexact {
+            terms
+        } else if want.iter().all(|&x| x == 0.0) {
+            0.0
+        } else {
+            MIN_SCALE * terms
+        }
+    };
+    let query_scale = min_scale(&d_query, solution.terms.d_query, inexact);
+    let key_scale = min_scale(&solution.d_key, solution.terms.d_key, inexact);
+    let bias_scale = min_scale(&solution.d_bias, solution.terms.d_bias, cancels);
+    let bias = tracked.options.bias.as_ref();
+    let d_bias = bias.map(|bias| ("d_bias", bias, &solution.d_bias, bias_scale));
+    let inputs = [
+        ("d_query", &tracked.query, &d_query, query_scale),
+        ("d_key", &tracked.key, &solution.d_key, key_scale),
+        ("d_value", &tracked.value, &solution.d_value, 0.0),
+    ];
+    for (name, tensor, want, min_scale) in inputs.into_iter().chain(d_bias) {
+        // A tensor that the context does not depend on may have no gradient, which means zero.
+        let got = match tensor.grad(&gradients) {
+            Some(gradient) => to_vec(gradient),
+            None => vec![0.0; want.len()],
+        };
+        let error = backward.check_with_min_scale(min_scale, name, &got, want)?;
+        errors = errors.max(Errors {
+            context: 0.0,
+            gradients: error,
+            tolerance_ratio: error / backward.relative,
+        });
+    }
+    Ok(errors)
+}
+
+/// Tolerance of the context.
+///
+/// A mean of `n` values around zero is about `1/sqrt(n)`, while its sum is rounded like its terms:
+/// backends that sum sequentially had an error of 3.2e-6 for a query with 16,384 keys. Up to 4,096
+/// keys the default tolerance is sufficient.
+fn forward_tolerance(precision: Precision, problem: &Problem, largest_score: f64) -> Tolerance {
+    let default = precision.forward(largest_score);
+    Tolerance {
+        relative: default.relative * (problem.seq_k as f64 / 4096.0).max(1.0).sqrt(),
+        ..default
+    }
+}
+
+/// Tolerance of kernels that multiply in half precision: they also round weights and gradients of
+/// scores for the tensor cores.
+fn looser_in_half(default: Tolerance, tensors: &Tensors) -> Tolerance {
+    const ROUNDINGS: f64 = 4.0;
+    let is_half = precision(tensors) != Precision::F32;
+    if !is_half || !kernel(tensors).supports_half() {
+        return default;
+    }
+    Tolerance {
+        relative: default.relative * ROUNDINGS,
+        ..default
+    }
+}
+
+/// Selects rows of a matrix.
+fn rows(matrix: &[f32], rows: &[usize], width: usize) -> Vec<f32> {
+    rows.iter()
+        .flat_map(|row| &matrix[row * width..][..width])
+        .copied()
+        .collect()
+}
+
+/// Precision of the tensors' dtype.
+pub fn precision(tensors: &Tensors) -> Precision {
+    match tensors.query.dtype() {
+        DType::F16 => Precision::F16,
+        DType::BF16 => Precision::Bf16,
+        _ => Precision::F32,
+    }
+}

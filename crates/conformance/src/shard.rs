@@ -1,0 +1,51 @@
+//! Splitting a suite between processes.
+
+/// The trials of this process: all of them, or with `ZOO_SHARD=2/8` every eighth from the second.
+///
+/// A GPU driver compiles the kernels of a process one after the other, and a suite has thousands:
+/// several processes compile in parallel.
+pub fn shard<T>(trials: Vec<T>) -> Vec<T> {
+    assert!(
+        std::env::var_os("ZOO_SHARE").is_none(),
+        "ZOO_SHARE is not supported\n  help: use ZOO_SHARD"
+    );
+    match std::env::var("ZOO_SHARD") {
+        Ok(text) => select(trials, &text),
+        Err(_) => trials,
+    }
+}
+
+fn select<T>(trials: Vec<T>, text: &str) -> Vec<T> {
+    let parsed = text
+        .split_once('/')
+        .and_then(|(index, count)| {
+            Some((index.parse::<usize>().ok()?, count.parse::<usize>().ok()?))
+        })
+        .filter(|(index, count)| (1..=*count).contains(index));
+    let Some((index, count)) = parsed else {
+        panic!("ZOO_SHARD must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/8, got {text:?}");
+    };
+    trials.into_iter().skip(index - 1).step_by(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::select;
+
+    #[test]
+    fn shards_are_disjoint_and_complete() {
+        let trials: Vec<usize> = (0..10).collect();
+        let mut all: Vec<usize> = (1..=3)
+            .flat_map(|index| select(trials.clone(), &format!("{index}/3")))
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, trials);
+        assert_eq!(select(trials, "2/3"), [1, 4, 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = r#"must be index/count such as 2/8, got "9/8""#)]
+    fn invalid_shard_is_rejected() {
+        select(vec![0], "9/8");
+    }
+}

@@ -1,0 +1,255 @@
+//! Mechanisms other than full softmax attention, on the problems of the catalogue that they accept,
+//! with sizes that fit several times into small problems.
+
+use burn::tensor::{Device, Tensor};
+use zoo_attention::mechanisms::linear::linear;
+use zoo_attention::mechanisms::{BigBird, Fixed, Linear, Performer, Strided};
+use zoo_attention::mechanisms::{LinearFeatures, Lsh};
+use zoo_attention::scan::{FeatureMap, RandomFeatures};
+use zoo_attention::{AttentionOptions, Mechanism, MechanismConfig, standard};
+use zoo_backend::OpenDevice;
+use zoo_conformance::*;
+use zoo_oracle::{
+    Difference, Mask, Precision, Problem, Requirement, SMALL_HEADS, expected_kv_heads,
+};
+
+use crate::masked_values::fill;
+use crate::{MAX_ERRORS, add_problem_in_half, find_problem, record_errors};
+
+pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
+    for (name, mechanism) in mechanisms() {
+        for problem in PROBLEMS.iter().map(|name| find_problem(name)) {
+            if accepts(&mechanism, &problem) {
+                let trial = format!("{name}/{}/gradients", problem.name);
+                suite.add(trial, move |device| {
+                    record_errors(&MAX_ERRORS, check_gradients(&mechanism, &problem, device));
+                });
+            }
+        }
+    }
+    for mechanism in Mechanism::ALL {
+        let config = mechanism.small_for_tests();
+        // A software adapter takes seconds to compile each kernel for the wider heads.
+        let problems = if opened.software { 1 } else { 2 };
+        for problem in aligned_problems(&config).into_iter().take(problems) {
+            add_problem_in_half(suite, mechanism.name(), &config, &problem, opened);
+        }
+    }
+    for (name, mechanism, problem) in extra_problems() {
+        suite.add_training(format!("{name}/{}", problem.name), move |device| {
+            let queries = problem.sample_queries(40);
+            let mut inputs = problem.inputs();
+            inputs.zero_output_grad_except(&queries, problem.d_value);
+            let tensors = Tensors::new(&problem, &inputs, device);
+            must(compare_gradients(&mechanism, &problem, tensors, &queries));
+        });
+    }
+    suite.add_table("", TESTS);
+}
+
+/// Several tiles and chunks, odd sizes, more keys and more queries, shared heads, padding, a single
+/// query, options, and fully masked rows.
+const PROBLEMS: &[&str] = &[
+    "one",
+    "odd",
+    "causal",
+    "causal-more-keys",
+    "causal-more-queries",
+    "causal-and-lengths",
+    "key-padding",
+    "several-tiles",
+    "everything",
+    "multi-query",
+    "gpt2",
+    "llama-decode",
+];
+
+/// Problems that the catalogue does not have: bidirectional patterns with shared heads, and more
+/// chunks than are summed at once.
+fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
+    let grouped = Problem::new("both-directions", [2, 4, 50, 50, 8]).with_kv_heads(2);
+    let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
+    let strided = |stride| Strided { stride }.into();
+    let fixed = |block, summary| Fixed { block, summary }.into();
+    vec![
+        ("strided", strided(None), grouped.clone()),
+        ("strided-by-16", strided(Some(16)), grouped.clone()),
+        ("fixed", fixed(None, 2), grouped.clone()),
+        // The last block has none of its summary columns, and one of five.
+        ("fixed-by-16", fixed(Some(16), 3), grouped.clone()),
+        ("fixed-by-9", fixed(Some(9), 5), grouped),
+        ("linear", Mechanism::Linear.into(), long.clone()),
+        ("retention", Mechanism::Retention.into(), long),
+    ]
+}
+
+/// All mechanisms that differ from full attention at [small sizes](Mechanism::small_for_tests), and
+/// some with other options: sizes derived from the length, several summary columns, other features.
+pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
+    let fixed = |block, summary| Fixed { block, summary }.into();
+    let bigbird = BigBird {
+        block: 2,
+        neighbours: 1,
+        global: 1,
+        random: 1,
+        seed: 5,
+    };
+    let features = LinearFeatures::Relu;
+    let variants = [
+        ("strided-by-length", Strided { stride: None }.into()),
+        ("fixed-by-length", fixed(None, 1)),
+        ("fixed-with-two-summary-columns", fixed(Some(3), 2)),
+        ("bigbird-with-neighbours", bigbird.into()),
+        ("linear-relu", Linear { features }.into()),
+    ];
+    (Mechanism::ALL.into_iter())
+        .filter(|mechanism| Difference::from(*mechanism) != Difference::None)
+        .map(|mechanism| (mechanism.name(), mechanism.small_for_tests()))
+        .chain(variants)
+        .collect()
+}
+
+/// [`mechanisms`] with `standard` and `flash`.
+pub(crate) fn with_softmax() -> Vec<(&'static str, MechanismConfig)> {
+    let mut all = mechanisms();
+    all.push(("standard", Mechanism::Standard.into()));
+    all.push(("flash", Mechanism::Flash.into()));
+    all
+}
+
+/// The problem with a number of KV heads that the mechanism accepts; none if it does not accept the
+/// problem.
+pub(crate) fn with_heads_of(mechanism: &MechanismConfig, problem: Problem) -> Option<Problem> {
+    let problems = [4, 2, 1].map(|kv_heads| problem.clone().with_kv_heads(kv_heads));
+    problems
+        .into_iter()
+        .find(|problem| accepts(mechanism, problem))
+}
+
+/// Problems with sizes that are multiples of 64, as in real layers, which half-precision kernels
+/// need. Other shapes may use other kernels.
+pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
+    let kv_heads = expected_kv_heads(mechanism, SMALL_HEADS).unwrap_or(SMALL_HEADS);
+    let problem = |name, mask, [seq, d_head]: [usize; 2]| {
+        Problem::new(name, [1, SMALL_HEADS, seq, seq, d_head])
+            .with_kv_heads(kv_heads)
+            .with_mask(mask)
+    };
+    let must_be_causal = Requirement::Bidirectional.unsupported_reason(mechanism.mechanism());
+    let full = must_be_causal.map_or(Mask::Full, |_| Mask::Causal);
+    [
+        problem("aligned-causal", Mask::Causal, [128, 64]),
+        problem("aligned-full", full, [64, 128]),
+    ]
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("linear/heads-in-several-groups", |device| {
+        // Three of four KV heads of one example are processed together.
+        let problem = Problem::new("large-heads", [2, 8, 1100, 1100, 128])
+            .with_kv_heads(4)
+            .with_mask(Mask::KeyLengths(vec![1100, 700]));
+        let causal = problem
+            .clone()
+            .with_mask(Mask::All(vec![Mask::Causal, problem.mask.clone()]));
+        let queries = problem.sample_queries(24);
+        for problem in [problem, causal] {
+            let tensors = Tensors::from_problem(&problem, device);
+            let linear = Mechanism::Linear.into();
+            must(compare_forward(&linear, &problem, &tensors, &queries));
+        }
+    }),
+    ("performer/error-decreases-with-features", |device| {
+        let problem = Problem::new("approximated", [1, 2, 24, 40, 16]).with_std(0.4);
+        let tensors = Tensors::from_problem(&problem, device);
+        let exact = to_vec(tensors.apply(standard).context);
+        // The mean squared error over seeds is proportional to 1/features.
+        let errors = [32, 128, 512].map(|count| {
+            error_over_seeds(0..24, &exact, |seed| {
+                let features = FeatureMap::FavorPlus(RandomFeatures::new(count, seed));
+                tensors.apply(|query, key, value, options| {
+                    linear(query, key, value, features, options)
+                })
+            })
+        });
+        // Four times the features halve the error, up to the variance over seeds.
+        let is_half = |pair: &[f64]| (1.5..=2.8).contains(&(pair[0] / pair[1]));
+        assert!(errors.windows(2).all(is_half), "{errors:?}");
+    }),
+    ("strided/invalid/stride-of-zero", |device| {
+        let message = "strided attention: a stride must be at least 1, got 0";
+        assert_rejected(Strided { stride: Some(0) }, message, device);
+    }),
+    ("fixed/invalid/block-of-zero", |device| {
+        let (block, summary) = (Some(0), 1);
+        let message = "fixed attention: a block size must be at least 1, got 0";
+        assert_rejected(Fixed { block, summary }, message, device);
+    }),
+    ("performer/invalid/no-features", |device| {
+        let none = Performer {
+            features: 0,
+            ..Performer::default()
+        };
+        let message = "linear attention: the number of random features must be at least 1, got 0";
+        assert_rejected(none, message, device);
+    }),
+    ("lsh/invalid/no-bucket", |device| {
+        let message = "lsh attention: bucket must be at least 1, got 0";
+        assert_rejected(Lsh::new(0, 1, 0), message, device);
+    }),
+    ("lsh/invalid/no-rounds", |device| {
+        let message = "lsh attention: rounds must be at least 1, got 0";
+        assert_rejected(Lsh::new(1, 0, 0), message, device);
+    }),
+    ("linear/features-that-underflow", |device| {
+        // Products of the features of `far` underflow to zero.
+        let far = Tensor::<4>::full([1, 1, 2, 1], -60.0, device);
+        let near = Tensor::<4>::full([1, 1, 2, 1], -20.0, device);
+        let value = Tensor::<4>::ones([1, 1, 2, 3], device);
+        for (x, expected) in [(far, 0.0), (near, 1.0)] {
+            let options = AttentionOptions::new();
+            let got = linear(x.clone(), x, value.clone(), FeatureMap::Elu1, &options);
+            let got = to_vec(got);
+            let is_close = got.iter().all(|x| (x - expected).abs() < 1e-5);
+            assert!(is_close, "{got:?}, expected {expected}");
+        }
+    }),
+    ("linear/masked-keys-have-no-effect", |device| {
+        let problem = find_problem("key-padding");
+        let is_masked = |example: usize, key: usize| {
+            problem.mask_row(example * problem.heads * problem.seq_q)[key]
+        };
+        for mechanism in [Mechanism::Linear, Mechanism::Performer].map(MechanismConfig::from) {
+            let context = |value: f32| {
+                let mut inputs = problem.inputs();
+                fill(&mechanism, &problem, &mut inputs, is_masked, value);
+                to_vec(Tensors::new(&problem, &inputs, device).attend(&mechanism))
+            };
+            for value in [1e3, f32::NAN] {
+                let tolerance = Precision::F32.forward(0.0);
+                must(tolerance.compare("context", &context(value), &context(0.0)));
+            }
+        }
+    }),
+];
+
+/// The root mean squared error over seeds.
+pub(crate) fn error_over_seeds(
+    seeds: std::ops::Range<u64>,
+    exact: &[f32],
+    attend: impl Fn(u64) -> Tensor<4>,
+) -> f64 {
+    let squared_error = |seed| {
+        let pairs = to_vec(attend(seed)).into_iter().zip(exact);
+        pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
+    };
+    let count = seeds.end as usize * exact.len();
+    (seeds.map(squared_error).sum::<f64>() / count as f64).sqrt()
+}
+
+fn assert_rejected(mechanism: impl Into<MechanismConfig>, message: &str, device: &Device) {
+    let problem = Problem::new("refused", [1, 2, 4, 4, 4]);
+    let mechanism = mechanism.into();
+    let tensors = Tensors::from_problem(&problem, device);
+    assert_panics_with(|| tensors.attend(&mechanism), message);
+}

@@ -1,0 +1,198 @@
+//! Attention weights of models: recomputing a model with these weights and its own values gives the
+//! same output.
+
+use burn::nn::LayerNorm;
+use burn::tensor::{Device, Tensor};
+use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttention};
+use zoo_models::blocks::FeedForward;
+use zoo_models::{
+    ClassifierConfig, GptConfig, Pooling, PositionEncoding, TransformerConfig, Tying,
+};
+use zoo_oracle::{Mask, Precision};
+
+use crate::support::*;
+use crate::transformer::with_supported_mechanisms;
+
+pub(crate) fn trials(suite: &mut Suite) {
+    for mechanism in Mechanism::ALL {
+        suite.add(
+            format!("attention-weights/gpt/{mechanism}"),
+            move |device| {
+                check_gpt(mechanism.small_for_tests(), device);
+            },
+        );
+        suite.add(
+            format!("attention-weights/transformer/{mechanism}"),
+            move |device| {
+                check_transformer(mechanism.small_for_tests(), device);
+            },
+        );
+    }
+    suite.add_table("attention-weights/", TESTS);
+}
+
+/// Output of a layer's attention with these weights, `[batch, heads, seq_q, seq_k]`.
+fn apply_weights(
+    attention: &MultiHeadAttention,
+    weights: Tensor<4>,
+    values: Tensor<3>,
+) -> Tensor<3> {
+    let [batch, heads, seq_q, seq_k] = weights.dims();
+    let values = attention.value.forward(values); // [batch, seq_k, kv_heads * d_head]
+    let d_head = attention.output.weight.dims()[0] / heads;
+    let kv_heads = values.dims()[2] / d_head;
+    let values = values
+        .reshape([batch, seq_k, kv_heads, d_head])
+        .swap_dims(1, 2);
+    let context = weights
+        .reshape([batch, kv_heads, heads / kv_heads * seq_q, seq_k])
+        .matmul(values)
+        .reshape([batch, heads, seq_q, d_head])
+        .swap_dims(1, 2)
+        .reshape([batch, seq_q, heads * d_head]);
+    attention.output.forward(context)
+}
+
+/// Checks the shape of weights, and that they sum to one if the mechanism's do.
+fn check_weights<const D: usize>(mechanism: Mechanism, weights: &Tensor<D>, dims: [usize; D]) {
+    assert_eq!(weights.dims(), dims);
+    if !matches!(mechanism, Mechanism::Retention | Mechanism::LocalP) {
+        let sums = to_vec(weights.clone().sum_dim(D - 1));
+        let ones = vec![1.0; sums.len()];
+        must(Precision::F32.forward(0.0).check("sums", &sums, &ones));
+    }
+}
+
+fn feed_forward(network: &FeedForward, norm: &LayerNorm, x: Tensor<3>) -> Tensor<3> {
+    norm.forward(x.clone() + network.forward(x))
+}
+
+/// Two rows of equal length.
+fn rows() -> [Vec<u32>; 2] {
+    [
+        vec![0, 5, 3, 3, 9, 1, 7, 4, 8],
+        vec![1, 5, 4, 10, 2, 2, 0, 6, 6],
+    ]
+}
+
+fn check_gpt(mechanism: MechanismConfig, device: &Device) {
+    assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
+    let config = GptConfig::new(11, 16, 4, 2)
+        .with_d_feed_forward(Some(24))
+        .with_dropout(0.0)
+        .with_tied(false)
+        .with_positions(PositionEncoding::rotary(1e4))
+        .with_attention(mechanism);
+    let model = with_random_weights(must(config.try_init(device)), 11);
+    let tokens = tokens(&rows(), model.limits(), device);
+    let weights = model.attention_weights(&tokens);
+    assert_eq!(weights.len(), 2);
+    let mut x = model.embedding.forward(tokens.ids());
+    for (layer, weights) in model.layers.iter().zip(weights) {
+        check_weights(mechanism.mechanism(), &weights, [2, 4, 9, 9]);
+        let values = layer.attention_norm.forward(x.clone());
+        x = x + apply_weights(&layer.attention, weights, values);
+        let inner = layer.feed_forward_norm.forward(x.clone());
+        x = x + layer.feed_forward.forward(inner);
+    }
+    let head = model.head.as_ref().expect("an untied head");
+    let logits = head.forward(model.norm.forward(x));
+    assert_close(logits, model.forward(&tokens))
+}
+
+fn check_transformer(mechanism: MechanismConfig, device: &Device) {
+    let config = TransformerConfig::base(11, 11)
+        .with_d_model(16)
+        .with_n_heads(4)
+        .with_layers(2)
+        .with_d_feed_forward(Some(24))
+        .with_dropout(0.0)
+        .with_scale_embeddings(false)
+        .with_tying(Tying::None)
+        .with_encoder_attention(mechanism)
+        .with_decoder_attention(mechanism)
+        .with_cross_attention(mechanism);
+    let config = with_supported_mechanisms(config);
+    let (encoder, cross) = (config.spec.encoder_attention, config.spec.cross_attention);
+    assert_not_full_attention(&encoder, 4, [9; 2], Mask::Full, device);
+    assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
+    let model = with_random_weights(must(config.try_init(device)), 3);
+    let source = tokens(&rows(), model.source_limits(), device);
+    let targets = [
+        vec![2, 7, 1, 8, 3, 5, 5, 9, 1],
+        vec![10, 4, 4, 6, 0, 3, 8, 2, 7],
+    ];
+    let target = tokens(&targets, model.target_limits(), device);
+    let weights = model.attention_weights(&source, &target);
+    assert_eq!([weights.encoder.len(), weights.decoder.len()], [2, 2]);
+
+    let embedding = model.source_embedding.as_ref();
+    let embedding = embedding.expect("an untied embedding");
+    let mut x = embedding.forward(source.ids());
+    x = model.source_positions.forward(x, 0);
+    for (layer, weights) in model.encoder.layers.iter().zip(weights.encoder) {
+        check_weights(encoder.mechanism(), &weights, [2, 4, 9, 9]);
+        let attended = apply_weights(&layer.attention, weights, x.clone());
+        x = layer.attention_norm.forward(x + attended);
+        x = feed_forward(&layer.feed_forward, &layer.feed_forward_norm, x);
+    }
+    let encoded = match &model.encoder.norm {
+        Some(norm) => norm.forward(x),
+        None => x,
+    };
+    assert_close(encoded.clone(), model.encode(&source).hidden);
+
+    let mut x = model.target_embedding.forward(target.ids());
+    x = model.target_positions.forward(x, 0);
+    let layers = model.decoder.layers.iter();
+    for ((layer, weights), cross_weights) in layers.zip(weights.decoder).zip(weights.cross) {
+        check_weights(mechanism.mechanism(), &weights, [2, 4, 9, 9]);
+        check_weights(cross.mechanism(), &cross_weights, [2, 4, 9, 9]);
+        let attended = apply_weights(&layer.attention, weights, x.clone());
+        x = layer.attention_norm.forward(x + attended);
+        let attended = apply_weights(&layer.cross_attention, cross_weights, encoded.clone());
+        x = layer.cross_attention_norm.forward(x + attended);
+        x = feed_forward(&layer.feed_forward, &layer.feed_forward_norm, x);
+    }
+    if let Some(norm) = &model.decoder.norm {
+        x = norm.forward(x);
+    }
+    let head = model.head.as_ref().expect("an untied head");
+    assert_close(head.forward(x), model.forward(&source, &target))
+}
+
+const TESTS: &[(&str, Test)] = &[
+    ("classifier", |device| {
+        for (pooling, seq) in [
+            (Pooling::Cls, 10),
+            (Pooling::Mean, 9),
+            (Pooling::Attention, 9),
+        ] {
+            let config = ClassifierConfig::new(11, 3, 16, 4, 2)
+                .with_d_feed_forward(Some(24))
+                .with_dropout(0.0)
+                .with_pooling(pooling);
+            let model = with_random_weights(must(config.try_init(device)), 7);
+            let tokens = tokens(&rows(), model.limits(), device);
+            let output = model.attention_weights(&tokens);
+            assert_eq!(output.layers.len(), 2);
+            for weights in output.layers {
+                check_weights(Mechanism::Flash, &weights, [2, 4, seq, seq]);
+            }
+            assert_eq!(output.pooling.is_some(), pooling == Pooling::Attention);
+            if let Some(weights) = output.pooling {
+                check_weights(Mechanism::Flash, &weights, [2, 9]);
+            }
+            assert_close(output.logits, model.forward(&tokens));
+        }
+    }),
+    ("rows-of-different-lengths-are-rejected", |device| {
+        let model = GptConfig::new(11, 8, 2, 1).init(device);
+        let rows = [vec![1, 2], vec![3]];
+        let tokens = tokens(&rows, model.limits(), device);
+        assert_panics_containing(
+            || model.attention_weights(&tokens),
+            "GPT: attention weights need sequences of equal, non-zero length, got [2, 1]",
+        );
+    }),
+];

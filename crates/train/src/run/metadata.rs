@@ -1,0 +1,72 @@
+//! `run.json`: seed, device, versions and command of a run, for reproducibility.
+
+use std::process::Command;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use zoo_backend::OpenDevice;
+use zoo_config::Config;
+
+/// The content of `run.json` for a run that starts now.
+pub(crate) fn run_metadata(config: &Config, opened: &OpenDevice) -> Value {
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
+    // Paths need not be UTF-8.
+    let arguments = std::env::args_os().skip(1);
+    let command: Vec<_> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    json!({
+        "name": config.run.name.as_deref().unwrap_or_default(),
+        "seed": config.run.seed,
+        "model": config.model.name(),
+        "data": config.data.name(),
+        "device": opened.name,
+        "backend": opened.id.to_string(),
+        "dtype": opened.dtype.to_string(),
+        "precision": config.precision().to_string(),
+        "threads": threads(),
+        "versions": {
+            "zoo": env!("CARGO_PKG_VERSION"),
+            "burn": "0.22.1",
+            "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        },
+        // Of the current folder, and whether it has uncommitted changes.
+        "commit": git(&["rev-parse", "HEAD"]),
+        "changed": changes.map(|changes| !changes.is_empty()),
+        "command": command,
+        "started": humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        "resumed": [],
+    })
+}
+
+/// Adds a resume after a step to the metadata: it may use another machine or another version.
+pub(crate) fn add_resume(mut metadata: Value, now: &Value, step: usize) -> Value {
+    let mut resume = json!({ "step": step, "time": now["started"] });
+    for key in [
+        "device", "backend", "threads", "versions", "commit", "changed", "command",
+    ] {
+        resume[key] = now[key].clone();
+    }
+    if let Some(metadata) = metadata.as_object_mut() {
+        let resumes = metadata.entry("resumed").or_insert_with(|| json!([]));
+        if let Some(resumes) = resumes.as_array_mut() {
+            resumes.push(resume);
+        }
+    }
+    metadata
+}
+
+fn threads() -> usize {
+    let configured = std::env::var("RAYON_NUM_THREADS").ok();
+    let configured = configured
+        .and_then(|text| text.parse().ok())
+        .filter(|count| *count > 0);
+    configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// The output of git; None if it is missing or this is not a repository.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

@@ -1,0 +1,218 @@
+//! The metrics of a run: JSON lines during training, CSV tables and plots at the end.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use zoo_config::Metric;
+use zoo_viz::plot::Scale;
+use zoo_viz::{Better, Curve, Curves};
+
+use super::{RunFolder, write_atomic};
+use crate::files::Appender;
+use crate::{Result, TrainError};
+
+const METRICS: &str = "metrics.jsonl";
+
+/// The split that is evaluated after the last step.
+pub(crate) const TEST: &str = "test";
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Row {
+    /// The split: `train`, `valid` or `test`.
+    pub(crate) part: String,
+    pub(crate) step: usize,
+    #[serde(flatten)]
+    pub(crate) values: BTreeMap<String, f64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct MetricsLog {
+    folder: RunFolder,
+    rows: Vec<Row>,
+    file: Appender,
+}
+
+impl MetricsLog {
+    /// Opens the log of a new run, or of a run resumed after `last_step`: later rows are removed,
+    /// because they are computed again.
+    pub(crate) fn open(folder: &RunFolder, last_step: usize) -> Result<Self> {
+        let path = folder.file(METRICS);
+        let mut rows: Vec<Row> = vec![];
+        if last_step > 0 && path.is_file() {
+            let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
+            // The last line of a killed run may be incomplete.
+            let complete = text.lines().filter_map(parse_row);
+            // The test comes after the last step.
+            let is_before =
+                |row: &Row| row.step < last_step || (row.step == last_step && row.part != TEST);
+            rows = complete.filter(is_before).collect();
+        }
+        let lines: String = rows.iter().map(to_line).collect();
+        write_atomic(&path, lines.as_bytes())?;
+        Ok(Self {
+            folder: folder.clone(),
+            rows,
+            file: Appender::open(&path)?,
+        })
+    }
+
+    /// Adds a row and writes it immediately.
+    pub(crate) fn add(&mut self, row: Row) -> Result<()> {
+        self.file.append(&to_line(&row))?;
+        self.rows.push(row);
+        Ok(())
+    }
+
+    pub(crate) fn finish(&self, metric: Metric) -> Result<()> {
+        for split in ["train", "valid"] {
+            let path = self.folder.file(&format!("{split}.csv"));
+            write_atomic(&path, self.to_csv(split).as_bytes())?;
+        }
+        self.write_plot(Metric::Loss)?;
+        match metric {
+            Metric::Loss => Ok(()),
+            metric => self.write_plot(metric),
+        }
+    }
+
+    fn write_plot(&self, metric: Metric) -> Result<()> {
+        let name = metric.name();
+        let validation = self.curve("validation", "valid", name);
+        let (scale, curves) = match metric {
+            Metric::Loss => {
+                let training = self.curve("training", "train", name);
+                (Scale::Log, vec![training, validation])
+            }
+            _ => (Scale::Linear, vec![validation]),
+        };
+        let curves = Curves {
+            title: name.to_owned(),
+            scale,
+            better: if metric.lower_is_better() {
+                Better::Lower
+            } else {
+                Better::Higher
+            },
+            curves,
+        };
+        let path = self.folder.file(&format!("{name}.svg"));
+        write_atomic(&path, curves.to_svg().as_bytes())
+    }
+
+    fn rows_of<'a>(&'a self, split: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.part == split)
+    }
+
+    fn curve(&self, name: &str, split: &str, value: &str) -> Curve {
+        let points = self.rows_of(split).filter_map(|row| {
+            let value = row.values.get(value)?;
+            Some((row.step as f64, *value))
+        });
+        Curve {
+            name: name.to_owned(),
+            points: points.collect(),
+        }
+    }
+
+    fn to_csv(&self, split: &str) -> String {
+        let names: std::collections::BTreeSet<&str> = self
+            .rows_of(split)
+            .flat_map(|row| row.values.keys().map(String::as_str))
+            .collect();
+        let mut table = csv::Writer::from_writer(vec![]);
+        let header = std::iter::once("step").chain(names.iter().copied());
+        // Writing to a vector cannot fail.
+        let _ = table.write_record(header);
+        for row in self.rows_of(split) {
+            let value = |name: &&str| {
+                row.values
+                    .get(*name)
+                    .map(f64::to_string)
+                    .unwrap_or_default()
+            };
+            let cells = std::iter::once(row.step.to_string()).chain(names.iter().map(value));
+            let _ = table.write_record(cells);
+        }
+        let bytes = table.into_inner().unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// The last row of each split up to a step, in the order of the first ones. Empty if there are no
+/// metrics yet.
+pub(crate) fn last_rows(folder: &RunFolder, up_to: usize) -> Vec<Row> {
+    let text = std::fs::read_to_string(folder.file(METRICS)).unwrap_or_default();
+    let mut last: Vec<Row> = vec![];
+    let rows = text.lines().filter_map(parse_row);
+    for row in rows.filter(|row| row.step <= up_to) {
+        match last.iter_mut().find(|last| last.part == row.part) {
+            Some(last) => *last = row,
+            None => last.push(row),
+        }
+    }
+    last
+}
+
+/// Parses a line exactly. `serde_json` may be off by the last bit, and a resumed run would then
+/// change values that were written before.
+fn parse_row(line: &str) -> Option<Row> {
+    #[derive(Deserialize)]
+    struct RowRecord {
+        part: String,
+        step: usize,
+        #[serde(flatten)]
+        values: BTreeMap<String, Option<f64>>,
+    }
+    let record: RowRecord = serde_json::from_str(line).ok()?;
+    let exact = |name: &str| {
+        let (_, after) = line.split_once(&format!("\"{name}\":"))?;
+        let end = after.find([',', '}'])?;
+        after[..end].trim().parse::<f64>().ok()
+    };
+    let value = |(name, approximate): (String, Option<f64>)| {
+        let value = approximate.map_or(f64::NAN, |value| exact(&name).unwrap_or(value));
+        (name, value)
+    };
+    Some(Row {
+        part: record.part,
+        step: record.step,
+        values: record.values.into_iter().map(value).collect(),
+    })
+}
+
+fn to_line(row: &Row) -> String {
+    // Non-finite values are written as null and read as NaN.
+    let text = serde_json::to_string(row).unwrap_or_default();
+    format!("{text}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_survive_a_round_trip() {
+        let mut bits = 1_u64;
+        for _ in 0..1000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let value = f64::from_bits(0x3FE0_0000_0000_0000 | bits >> 12);
+            let values = [
+                ("loss", value),
+                ("loss_scale", value * 1e9),
+                ("rate", value * 1e-9),
+            ];
+            let row = Row {
+                part: "train".to_owned(),
+                step: 7,
+                values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+            };
+            assert_eq!(parse_row(to_line(&row).trim_end()), Some(row));
+        }
+        let text = "{\"part\":\"train\",\"step\":2,\"loss\":1.5,\"norm\":null}";
+        let row = parse_row(text).unwrap();
+        assert_eq!(row.values["loss"], 1.5);
+        assert!(row.values["norm"].is_nan());
+        assert_eq!(to_line(&row), format!("{text}\n"));
+        assert_eq!(parse_row("{\"part\":\"train\",\"st"), None);
+    }
+}

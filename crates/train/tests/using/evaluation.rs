@@ -1,0 +1,172 @@
+//! `zoo eval` and `zoo classify`.
+
+use libtest_mimic::Trial;
+use serde_json::Value;
+use zoo_config::Data;
+use zoo_data::tasks::{Generate, SequenceTask};
+use zoo_train::cli::classify::Classify;
+use zoo_train::cli::eval::Eval;
+use zoo_train::cli::translate::Translate;
+use zoo_train::{CheckpointChoice, TrainedRun};
+
+use crate::runs::{Kind, Runs};
+use crate::shared::has;
+
+pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
+    vec![
+        runs.trial("eval::metrics_equal_those_of_training", same_as_training),
+        runs.trial("eval::external_files", other_files),
+        runs.trial("eval::printed_tables", tables),
+        runs.trial("classify::probabilities_and_labels", classify),
+        runs.trial("classify::whole_documents", documents),
+    ]
+}
+
+fn json(runs: &Runs, kind: Kind, args: &[&str]) -> Value {
+    let text = runs.run_ok::<Eval>(kind, &[args, &["--json"]].concat());
+    serde_json::from_str(&text).unwrap()
+}
+
+fn same_as_training(runs: &Runs) {
+    for kind in [
+        Kind::Transformer,
+        Kind::Seq2Seq,
+        Kind::Gpt,
+        Kind::Classifier,
+        Kind::Han,
+    ] {
+        let value = json(runs, kind, &[]);
+        let test = runs.train_output(kind).test.as_ref().expect("test metrics");
+        assert!(!test.values().is_empty());
+        for (metric, expected) in test.values() {
+            let got = value[metric.name()].as_f64().unwrap();
+            // Threads may add in a different order: a few f32 roundings.
+            let tolerance = 1e-5 * expected.abs().max(1.0);
+            assert!(
+                (got - expected).abs() < tolerance,
+                "{kind:?}, {metric:?}: {got}, not {expected}"
+            );
+        }
+    }
+}
+
+fn other_files(runs: &Runs) {
+    let config = runs
+        .train_output(Kind::Transformer)
+        .folder
+        .config()
+        .unwrap();
+    let Data::Copy(data) = &config.data else {
+        panic!("{:?}", config.data);
+    };
+    let parts = SequenceTask::Copy.generate(data, config.run.seed).unwrap();
+    let lines = |text: fn(&zoo_data::Pair) -> &String| {
+        let lines: Vec<&str> = parts.test.iter().map(|pair| text(pair).as_str()).collect();
+        lines.join("\n") + "\n"
+    };
+    let source = runs.text_file("eval.source", lines(|pair| &pair.source));
+    let target = runs.text_file("eval.target", lines(|pair| &pair.target));
+    let hypotheses = runs.file("eval.hypotheses").display().to_string();
+    let own = json(runs, Kind::Transformer, &["--part", "test"]);
+    let args = [
+        "--source",
+        &source,
+        "--target",
+        &target,
+        "--hypotheses",
+        &hypotheses,
+    ];
+    let external = json(runs, Kind::Transformer, &args);
+    for key in ["bleu", "chrf", "exact", "loss", "size"] {
+        assert_eq!(external[key], own[key], "{key}");
+    }
+    // The hypotheses equal the output of `zoo translate`.
+    let translated = runs.run_ok::<Translate>(Kind::Transformer, &["--file", &source]);
+    assert_eq!(std::fs::read_to_string(&hypotheses).unwrap(), translated);
+
+    let args = ["--bleu-tokenize", "char", "--lowercase"];
+    let other = json(runs, Kind::Transformer, &args);
+    let signature = other["bleu_details"]["signature"].as_str().unwrap();
+    has(signature, "case:lc|eff:no|tok:char");
+    let plain = runs.text_file("eval.txt", "a b c");
+    let message = runs.run_err::<Eval>(Kind::Transformer, &["--text", &plain]);
+    has(&message, "help: use --source FILE with --target FILE");
+}
+
+fn tables(runs: &Runs) {
+    let text = runs.run_ok::<Eval>(Kind::Transformer, &["--samples", "1"]);
+    for part in [
+        "test data: 6 examples",
+        "BLEU|nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:",
+        "chrF2|nrefs:1",
+        "exact match ",
+        "perplexity ",
+        "  source:     ",
+        "  reference:  ",
+    ] {
+        has(&text, part);
+    }
+    let text = runs.run_ok::<Eval>(Kind::Classifier, &["--part", "valid"]);
+    for part in [
+        "validation data: 6 examples",
+        "class  precision  recall",
+        "macro-F1",
+        "true \\ predicted",
+        "\nloss ",
+    ] {
+        has(&text, part);
+    }
+    has(&runs.run_ok::<Eval>(Kind::Gpt, &[]), "bits per token");
+}
+
+fn classify(runs: &Runs) {
+    let output = runs.train_output(Kind::Classifier);
+    let config = output.folder.config().unwrap();
+    let Data::ListOps(data) = &config.data else {
+        panic!("{:?}", config.data);
+    };
+    let parts = data.generate(config.run.seed).unwrap();
+    let lines: Vec<&str> = parts.test.iter().map(|it| it.text.as_str()).collect();
+    let file = runs.text_file("classify.txt", lines.join("\n\n"));
+    let args = ["--file", &file, "--json", "--top", "99"];
+    let text = runs.run_ok::<Classify>(Kind::Classifier, &args);
+    let mut correct = 0;
+    for (i, line) in text.lines().enumerate() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        if i % 2 == 1 {
+            assert!(value["label"].is_null(), "an empty line: {line}");
+            continue;
+        }
+        let classes = value["classes"].as_array().unwrap();
+        let probs = classes.iter().map(|it| it["probability"].as_f64().unwrap());
+        let probs: Vec<f64> = probs.collect();
+        assert!((probs.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{line}");
+        assert!(probs.is_sorted_by(|a, b| a >= b), "{line}");
+        assert_eq!(value["label"], classes[0]["label"]);
+        correct += usize::from(value["label"] == parts.test[i / 2].label.as_str());
+    }
+    // The accuracy equals that of the test after training.
+    let test = output.test.as_ref().expect("test metrics");
+    let accuracy = test.value(zoo_config::Metric::Accuracy).unwrap();
+    assert_eq!(correct as f64 / parts.test.len() as f64, accuracy);
+
+    let text = runs.run_ok::<Classify>(Kind::Classifier, &["--file", &file, "--top", "2"]);
+    let first: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
+    assert_eq!(
+        first.len(),
+        4,
+        "two classes and their probabilities: {text}"
+    );
+}
+
+fn documents(runs: &Runs) {
+    let document = "one two three .\nfour five .";
+    let file = runs.text_file("document.txt", document);
+    let args = ["--file", &file, "--whole", "--top", "1"];
+    let text = runs.run_ok::<Classify>(Kind::Han, &args);
+    let trained =
+        TrainedRun::open(runs.folder(Kind::Han), CheckpointChoice::Best, None, &[]).unwrap();
+    let predictions = trained.classify(&[document], &mut |_| ()).unwrap();
+    let (label, prob) = &predictions[0].classes[0];
+    assert_eq!(text, format!("{label}\t{prob:.4}\n"));
+}
