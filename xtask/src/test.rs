@@ -227,7 +227,7 @@ struct Tally {
     /// Whether a program crashed: it failed without a failed test.
     crashed: bool,
     time: Duration,
-    /// Lines to print: the device, the worst error, ignored tests.
+    /// Lines to print: the device, the largest errors, ignored tests.
     notes: Vec<String>,
 }
 
@@ -276,12 +276,13 @@ impl Tally {
         self.failed += other.failed;
         self.time += other.time;
         for note in other.notes {
-            // Of the errors of all shards, the worst.
-            let is_same = |own: &&mut String| {
-                **own == note || error_percent(own).is_some() && error_percent(&note).is_some()
+            // Of the errors of all shards, the largest in each precision.
+            let is_same = |own: &&mut String| match (error(own), error(&note)) {
+                (Some((own, _)), Some((name, _))) => own == name,
+                _ => **own == note,
             };
             match self.notes.iter_mut().find(is_same) {
-                Some(own) if error_percent(&note) > error_percent(own) => *own = note,
+                Some(own) if error(&note) > error(own) => *own = note,
                 Some(_) => {}
                 None => self.notes.push(note),
             }
@@ -302,10 +303,12 @@ impl Tally {
     }
 }
 
-/// The percentage in `largest error: 1.1e-5 forward, 7.5e-6 backward, 67% of the tolerance`.
-fn error_percent(note: &str) -> Option<u32> {
-    let (before, _) = note.strip_prefix("largest error: ")?.split_once('%')?;
-    before.rsplit(' ').next()?.parse().ok()
+/// Name and percentage of `largest error: 1.1e-5 forward, 7.5e-6 backward, 67% of the tolerance`.
+fn error(note: &str) -> Option<(&str, u32)> {
+    let (name, errors) = note.split_once(": ")?;
+    let (before, _) = errors.split_once('%')?;
+    let percent = before.rsplit(' ').next()?.parse().ok()?;
+    name.starts_with("largest error").then_some((name, percent))
 }
 
 /// The number before `label` in `ok. 12 passed; 0 failed; ...`.
@@ -339,17 +342,19 @@ mod tests {
     }
 
     #[test]
-    fn worst_error_is_reported() {
-        let tally_of = |percent: u32| Tally {
-            notes: vec![format!(
-                "largest error: 1e-6 forward, 2e-6 backward, {percent}% of the tolerance"
-            )],
-            ..Tally::default()
+    fn largest_error_of_each_precision_is_reported() {
+        let tally_of = |percent: u32, half: u32| {
+            let line = |name: &str, percent: u32| {
+                format!("{name}: 1e-6 forward, 2e-6 backward, {percent}% of the tolerance\n")
+            };
+            let half = line("largest error in half precision", half);
+            Tally::parse(&(line("largest error", percent) + &half), true)
         };
-        let mut tally = tally_of(12);
-        tally.add(tally_of(67));
-        tally.add(tally_of(9));
-        assert_eq!(tally.notes, tally_of(67).notes);
+        let mut tally = tally_of(12, 97);
+        tally.add(tally_of(67, 3));
+        tally.add(tally_of(9, 4));
+        assert_eq!(tally.notes, tally_of(67, 97).notes);
+        assert_eq!(tally.notes.len(), 2);
     }
 
     #[test]

@@ -96,33 +96,33 @@ pub enum AttentionError {
     /// A weight of PyTorch's module is missing.
     #[error("{key} is missing; expected shape {expected:?}")]
     MissingWeight {
-        /// Its name in the `state_dict`.
+        /// Name of the weight in the `state_dict`.
         key: &'static str,
-        /// Its shape.
+        /// Expected shape.
         expected: Vec<usize>,
     },
     /// A weight of PyTorch's module has another shape.
     #[error("{key} must have shape {expected:?}, got {got:?}")]
     WeightShape {
-        /// Its name in the `state_dict`.
+        /// Name of the weight in the `state_dict`.
         key: &'static str,
         /// The shape that this module needs.
         expected: Vec<usize>,
-        /// Its shape.
+        /// Actual shape.
         got: Vec<usize>,
     },
     /// A weight of PyTorch's module is not a floating-point tensor.
     #[error("{key} must be a floating-point tensor, got {got}")]
     WeightDtype {
-        /// Its name in the `state_dict`.
+        /// Name of the weight in the `state_dict`.
         key: &'static str,
-        /// Its dtype.
+        /// Actual dtype.
         got: String,
     },
     /// PyTorch's module has a bias, this one has not.
     #[error("{key} is present, but the {projection} projection has no bias")]
     UnexpectedBias {
-        /// Its name in the `state_dict`.
+        /// Name of the weight in the `state_dict`.
         key: &'static str,
         /// `query`, `key`, `value` or `output`.
         projection: &'static str,
@@ -130,7 +130,7 @@ pub enum AttentionError {
     /// This module has no such weight.
     #[error("{key} does not correspond to any weight of this module")]
     UnknownWeight {
-        /// Its name in the `state_dict`.
+        /// Name of the weight in the `state_dict`.
         key: String,
     },
 }

@@ -98,7 +98,7 @@ pub fn group<K: PartialEq, T>(
     groups
 }
 
-/// Removes duplicates, in the order of first occurrence.
+/// Removes duplicates, keeping the order of first occurrence.
 pub fn distinct<T: PartialEq + Copy>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let groups = group(items, |item| *item).into_iter();
     groups.map(|(item, _)| item).collect()

@@ -27,17 +27,17 @@ kind = \"transformer\"
 ```
 
 `--set model.layers=4` overrides a key; the value is parsed as TOML, and as a string if it is not valid TOML.
-`--print-config` prints the config with all defaults. `zoo new transformer` prints a commented template.
+`--print-config` prints the config with all defaults. `cargo xtask zoo -- new transformer` prints a commented template.
 Paths are relative to the working directory.
 
 The config is validated before training starts: unknown keys and values, values out of range, and
 combinations that are not supported are reported with their line, the allowed values and the closest name.
 On CPU backends, a run that needs more memory than the machine has is rejected, too: the memory for weights,
-gradients, optimizer state, one batch and synthetic examples is estimated from below.
+gradients, optimizer state, one batch and synthetic examples is estimated; the estimate is a lower bound.
 ";
 
 const CHOICES: &str = "
-## Choices with keys
+## Options with parameters
 
 A name selects the defaults: `attention = \"sliding-window\"`. A table sets some or all keys:
 `attention = { kind = \"sliding-window\", window = 64 }`.

@@ -57,7 +57,7 @@ fn invalid_gpt_configs_are_rejected() {
         {"positions": {"kind": "learned", "max_positions": 0}}
             positions.max_positions must be at least 1, got 0
         {"d_model": 6, "positions": {"kind": "rotary", "theta": 1e4}}
-            attention: rotary positions turn pairs of numbers: d_head = 3 must be even
+            attention: rotary position embedding needs an even d_head, got 3
         {"attention": "linear", "positions": {"kind": "alibi"}}
             attention: mechanism linear does not support ALiBi: it computes no scores or weights
         {"attention": "linear", "attention_dropout": 0.1}

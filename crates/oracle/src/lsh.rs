@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! k_j     = q_j / |q_j|
-//! visible = in any round, the positions of the own chunk and of the previous one, except the own
+//! visible = in any round, the positions of the query's own chunk and of the previous one, except its own
 //!           position, unless it is the only one
 //! dq_j   += (dk_j - k_j (k_j·dk_j)) / |q_j|
 //! ```

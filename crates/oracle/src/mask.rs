@@ -10,17 +10,17 @@ use crate::problem::Problem;
 pub enum Mask {
     /// All keys are visible.
     Full,
-    /// Keys up to the own position are visible. The last query is aligned with the last key.
+    /// Keys up to the query's own position are visible. The last query is aligned with the last key.
     Causal,
-    /// Keys from `left` before the own position to `right` after it are visible. The last query is
+    /// Keys from `left` before the query's own position to `right` after it are visible. The last query is
     /// aligned with the last key.
     Window {
-        /// Keys before the own position.
+        /// Keys before the query's own position.
         left: usize,
-        /// Keys after the own position.
+        /// Keys after the query's own position.
         right: usize,
     },
-    /// Keys in the own block of this size are visible.
+    /// Keys in the query's own block of this size are visible.
     Block(usize),
     /// Queries in block `b` attend to the key blocks `visible[b]`.
     BlockSparse {
@@ -29,7 +29,7 @@ pub enum Mask {
         /// Visible key blocks of each query block.
         visible: Vec<Vec<usize>>,
     },
-    /// Keys whose distance from the own position is a multiple of this are visible.
+    /// Keys whose distance from the query's own position is a multiple of this are visible.
     Strided(usize),
     /// The last `summary` keys of each block are visible.
     SummaryColumns {

@@ -87,57 +87,57 @@ impl Problem {
         }
     }
 
-    /// With this mask.
+    /// Sets the mask.
     pub fn with_mask(self, mask: Mask) -> Self {
         Self { mask, ..self }
     }
 
-    /// With this number of key and value heads.
+    /// Sets the number of key and value heads.
     pub fn with_kv_heads(self, kv_heads: usize) -> Self {
         Self { kv_heads, ..self }
     }
 
-    /// With this dimension of values.
+    /// Sets the dimension of the values.
     pub fn with_d_value(self, d_value: usize) -> Self {
         Self { d_value, ..self }
     }
 
-    /// With this scale of the scores.
+    /// Sets the scale of the scores.
     pub fn with_scale(mut self, scale: f64) -> Self {
         self.scale = Some(scale);
         self
     }
 
-    /// With this softcap of the scores.
+    /// Sets the softcap of the scores.
     pub fn with_softcap(mut self, softcap: f64) -> Self {
         self.softcap = Some(softcap);
         self
     }
 
-    /// With ALiBi.
+    /// Enables ALiBi.
     pub fn with_alibi(mut self) -> Self {
         self.alibi = true;
         self
     }
 
-    /// With a bias of this shape.
+    /// Adds a bias of this shape.
     pub fn with_bias(mut self, shape: [usize; 4]) -> Self {
         self.bias = Some(shape);
         self
     }
 
-    /// With this dropout probability and seed.
+    /// Sets the dropout probability and seed.
     pub fn with_dropout(mut self, dropout: (f64, u64)) -> Self {
         self.dropout = Some(dropout);
         self
     }
 
-    /// With this formula.
+    /// Sets the formula.
     pub fn with_formula(self, formula: Formula) -> Self {
         Self { formula, ..self }
     }
 
-    /// With inputs of this standard deviation.
+    /// Sets the standard deviation of the inputs.
     pub fn with_std(self, std: f64) -> Self {
         Self { std, ..self }
     }

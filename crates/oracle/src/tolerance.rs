@@ -144,7 +144,7 @@ pub struct Mismatch {
     pub index: usize,
     /// Computed value.
     pub got: f32,
-    /// Value of the oracle.
+    /// Expected value, computed by the oracle.
     pub want: f64,
     /// Error relative to the tensor's scale.
     pub error: f64,

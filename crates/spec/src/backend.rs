@@ -40,7 +40,7 @@ impl Backend {
         }
     }
 
-    /// Whether it is built and run with LibTorch.
+    /// Whether the backend requires LibTorch.
     pub fn needs_libtorch(self) -> bool {
         self.feature() == "tch"
     }

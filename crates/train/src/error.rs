@@ -134,7 +134,7 @@ impl TrainError {
 /// The intact checkpoint to use instead of a damaged one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fallback {
-    /// Its step.
+    /// Step of the checkpoint.
     pub step: usize,
     /// How the failed command uses it: every command has its own flag.
     pub usage: String,

@@ -29,18 +29,18 @@ pub enum FlashKernel {
 }
 
 impl FlashKernel {
-    /// Whether it is one of the CPU kernels.
+    /// Whether this is one of the CPU kernels.
     pub fn is_cpu(self) -> bool {
         matches!(self, Self::CpuAvx512 | Self::CpuAvx2 | Self::CpuPortable)
     }
 
-    /// Whether it multiplies half-precision tensors directly and accumulates in `f32`. The others
+    /// Whether the kernel multiplies half-precision tensors directly and accumulates in `f32`. The others
     /// compute in `f32`.
     pub fn supports_half(self) -> bool {
         matches!(self, Self::Aten | Self::CubeCmma)
     }
 
-    /// Its name in tables and logs.
+    /// Name of the kernel in tables and logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::CpuAvx512 => "cpu-avx512",

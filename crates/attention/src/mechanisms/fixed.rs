@@ -91,7 +91,7 @@ pub fn fixed(
         .with_pattern(options.pattern.clone().and(own));
     let own = flash_with_log_sum_exp(query.clone(), key, value, &own);
 
-    // The summary columns of the own block are in `own` already.
+    // The summary columns of the query's own block are in `own` already.
     let other_blocks = Rule::BlockCausal(BlockCausal {
         block_q: block,
         block_k: summary,

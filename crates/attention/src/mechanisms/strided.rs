@@ -93,7 +93,7 @@ pub fn strided(
         .map(|sequence| (shape.seq_k - sequence % stride).div_ceil(stride))
         .collect();
     let mut parts = vec![near];
-    // Shifted by one row, since the own position is already in the window.
+    // Shifted by one row, since the query's own position is already in the window.
     parts.push(attend_shifted(&split, &lengths, options, Side::Before));
     if !is_causal {
         parts.push(attend_shifted(&split, &lengths, options, Side::After));

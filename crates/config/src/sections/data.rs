@@ -12,11 +12,11 @@ use crate::keys::{
 kinds! {
     /// The dataset.
     pub enum Data {
-        /// Synthetic: copy a sequence of letters.
+        /// Synthetic: copy a sequence of symbols (letters, or numbers if there are more than 26).
         Copy(Sequences) = "copy",
-        /// Synthetic: reverse a sequence of letters.
+        /// Synthetic: reverse a sequence of symbols.
         Reverse(Sequences) = "reverse",
-        /// Synthetic: sort a sequence of letters.
+        /// Synthetic: sort a sequence of symbols.
         Sort(Sequences) = "sort",
         /// Synthetic: normalise a date in natural language to `1998-05-03`.
         Dates(Dates) = "dates",

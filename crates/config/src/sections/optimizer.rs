@@ -105,7 +105,8 @@ kinds! {
     pub enum Schedule {
         /// Constant learning rate.
         Constant(ConstantSchedule) = "constant",
-        /// `lr · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)`, as in the original Transformer.
+        /// `learning_rate · d^-0.5 · min(step^-0.5, step · warmup^-1.5)`, as in the original
+        /// Transformer; d is `d_model` (`seq2seq`: `d_hidden`, `han`: `d_word`).
         Noam(NoamSchedule) = "noam",
         /// Inverse square root decay: `lr · sqrt(warmup / step)`.
         InverseSquareRoot(InverseSquareRootSchedule) = "inverse-square-root",

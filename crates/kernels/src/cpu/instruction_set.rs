@@ -14,7 +14,7 @@ pub enum InstructionSet {
 }
 
 impl InstructionSet {
-    /// The best set of this processor. The standard library caches the detection.
+    /// Detects the best instruction set of this CPU. The standard library caches the result.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {

@@ -16,7 +16,7 @@ pub struct Key {
     pub about: &'static str,
     /// Accepted values.
     pub values: Values,
-    /// Whether it may be omitted.
+    /// Whether the key may be omitted.
     pub presence: Presence,
     /// Default value, if it does not depend on other keys.
     pub default: fn() -> Option<toml::Value>,
@@ -76,7 +76,7 @@ pub struct Variant {
     pub name: &'static str,
     /// Aliases.
     pub aliases: &'static [&'static str],
-    /// Its description: the doc comment of the variant.
+    /// Description of the variant: its doc comment.
     pub about: &'static str,
     /// Keys of its own.
     pub keys: &'static [Key],
@@ -200,7 +200,7 @@ macro_rules! keys {
         }
 
         impl $name {
-            /// Its keys.
+            /// The keys of the struct.
             pub const KEYS: &'static [$crate::keys::Key] = &[
                 $( $crate::keys::Key {
                     name: stringify!($key),
@@ -246,7 +246,7 @@ macro_rules! names {
                 }, )+
             ];
 
-            /// Its name.
+            /// Name of the variant.
             pub fn name(self) -> &'static str {
                 match self { $( Self::$variant => $name, )+ }
             }
@@ -317,7 +317,7 @@ macro_rules! kinds {
                 }, )+
             ];
 
-            /// Its name.
+            /// Name of the variant.
             pub fn name(&self) -> &'static str {
                 match self { $( Self::$variant { .. } => $name, )+ }
             }

@@ -6,9 +6,9 @@ mechanism! {
     #[about(time = "n²", memory = "n²", Different, "hard.md")]
     #[paper("Xu 2015", "https://arxiv.org/abs/1502.03044")]
     pub struct Hard = "hard" {
-        /// Temperature of the straight-through gradient: divides scores and noise.
+        /// Temperature of the straight-through gradient: divides scores and Gumbel noise.
         temperature: f64 = 1.0, small 0.7, Values::Number(Range::TEMPERATURE);
-        /// Seed of the noise; training passes combine it with random numbers of the device.
+        /// Seed of the Gumbel noise; training passes combine it with random numbers of the device.
         seed: u64 = 0, small 5, SEED;
     }
 

@@ -104,7 +104,7 @@ macro_rules! registry {
             pub const ALL: [Self; Self::COUNT] = [$( Self::$type, )+];
             const COUNT: usize = [$( stringify!($type) ),+].len();
 
-            /// Its complexity, exactness and source.
+            /// Complexity, exactness and source of the mechanism.
             pub fn about(self) -> About {
                 match self {
                     $( Self::$type => $type::ABOUT, )+
@@ -176,12 +176,12 @@ impl Mechanism {
         &MECHANISMS.variants[self as usize]
     }
 
-    /// Its name.
+    /// Name of the mechanism.
     pub fn name(self) -> &'static str {
         self.variant().name
     }
 
-    /// Its aliases.
+    /// Other names of the mechanism.
     pub fn aliases(self) -> &'static [&'static str] {
         self.variant().aliases
     }
@@ -191,12 +191,12 @@ impl Mechanism {
         self.variant().about.trim().trim_end_matches('.')
     }
 
-    /// Its keys.
+    /// Config keys of the mechanism.
     pub fn keys(self) -> &'static [Key] {
         self.variant().keys
     }
 
-    /// Whether it computes its weights as a matrix and can return them.
+    /// Whether the mechanism computes its weights as a matrix and can return them.
     pub fn returns_weights(self) -> bool {
         MechanismConfig::from(self).capabilities().returns_weights
     }

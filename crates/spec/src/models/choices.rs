@@ -67,7 +67,7 @@ crate::names! {
 crate::names! {
     /// Input of a recurrent decoder besides the last token.
     pub enum Feeding: "feeding" {
-        /// None: all states are computed before attention.
+        /// The last token only: all decoder states are computed before attention.
         None = "none",
         /// The previous attentional state (Luong's input feeding).
         Input = "input",
@@ -85,13 +85,13 @@ crate::kinds! {
     /// How a recurrent decoder attends to the source.
     #[derive(Copy)]
     pub enum Alignment {
-        /// `v · tanh(W₁ h + W₂ s)`.
+        /// `v · tanh(W₁ h + W₂ s)`, with decoder state h and encoder output s.
         Additive = "additive" | "concat",
-        /// `h · s`.
+        /// `h · s`, with decoder state h and encoder output s.
         Dot = "dot",
-        /// `h · W s`.
+        /// `h · W s`, with decoder state h and encoder output s.
         General = "general" | "multiplicative",
-        /// `general` in a window around the source position with the target's index.
+        /// `general` in a window around source position t at target step t.
         LocalM(Window) = "local-m",
         /// `general` in a window around a predicted source position, with Gaussian weighting.
         LocalP(Window) = "local-p",
@@ -124,7 +124,7 @@ crate::kinds! {
         Learned(LearnedPositions) = "learned",
         /// Rotary position embedding (RoPE) of queries and keys in self-attention.
         Rotary(RotaryPositions) = "rotary",
-        /// ALiBi: a linear bias of self-attention scores with the distance.
+        /// ALiBi: a bias on self-attention scores that is linear in the distance.
         Alibi = "alibi",
     }
 }

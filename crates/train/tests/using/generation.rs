@@ -131,7 +131,7 @@ fn invalid_arguments(runs: &Runs) {
             &["--prompt", long][..],
             "27 tokens; the model's context is 16",
         ),
-        (&["--prompt", ""], "has no tokens"),
+        (&["--prompt", ""], "is empty after tokenization"),
         (
             &["--prompt", "a", "--top-p", "2"],
             "decoding: top_p must be above 0 and at most 1, got 2",

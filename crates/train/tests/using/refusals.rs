@@ -46,7 +46,7 @@ fn other_kind(runs: &Runs) {
     );
     let hypotheses = runs.file("none.txt").display().to_string();
     let message = runs.run_err::<Eval>(Kind::Han, &["--hypotheses", &hypotheses]);
-    has(&message, "a han does not generate text");
+    has(&message, "--hypotheses is only supported for sequence-to-sequence models; this run is a han");
 }
 
 fn no_checkpoint(runs: &Runs) {

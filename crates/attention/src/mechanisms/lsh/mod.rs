@@ -12,7 +12,7 @@
 //! attends to the keys of its own chunk and of the previous one; the chunk before the first is the
 //! last. Rounds are merged exactly: the sums run over the union of the keys of all rounds.
 //!
-//! Since the own key would always have the largest score, a position attends to itself only if it
+//! Since its own key would always have the largest score, a position attends to itself only if it
 //! has no other visible key.
 
 mod chunks;
@@ -65,7 +65,8 @@ impl Attention for Lsh {
 
 /// LSH attention over the keys that the pattern of the options allows.
 ///
-/// Sequences of at most `2 · bucket` positions use full attention, apart from the own key.
+/// Sequences of at most `2 · bucket` positions use full attention, except that a position
+/// does not attend to itself unless it has no other visible key.
 ///
 /// # Shapes
 ///
