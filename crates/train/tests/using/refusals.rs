@@ -46,7 +46,10 @@ fn other_kind(runs: &Runs) {
     );
     let hypotheses = runs.file("none.txt").display().to_string();
     let message = runs.run_err::<Eval>(Kind::Han, &["--hypotheses", &hypotheses]);
-    has(&message, "--hypotheses is only supported for sequence-to-sequence models; this run is a han");
+    has(
+        &message,
+        "--hypotheses is only supported for sequence-to-sequence models; this run is a han",
+    );
 }
 
 fn no_checkpoint(runs: &Runs) {
