@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig as BurnConfig};
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Device, Distribution, Tensor};
-use zoo_attention::{AttentionInput, MultiHeadAttention, MultiHeadAttentionConfig, Pattern};
+use zoo_attention::{AttentionInput, MultiHeadAttention, MultiHeadAttentionConfig};
 
 fn max_difference(a: Tensor<3>, b: Tensor<3>) -> f32 {
     (a - b).abs().max().into_scalar::<f32>()

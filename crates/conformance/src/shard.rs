@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = r#"must be index/count such as 2/8, got "9/8""#)]
+    #[should_panic(expected = r#"with 1 <= INDEX <= COUNT, such as 2/8, got "9/8""#)]
     fn invalid_shard_is_rejected() {
         select(vec![0], "9/8");
     }
