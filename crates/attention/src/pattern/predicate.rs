@@ -184,7 +184,19 @@ impl Pattern {
             Self::Dense(mask) if mask.dims()[1] > 1 => {
                 Self::Dense(mask.clone().slice_dim(1, head..head + 1))
             }
-            pattern => pattern.clone(),
+            Self::Full
+            | Self::Causal
+            | Self::Window { .. }
+            | Self::Block { .. }
+            | Self::Blocks { .. }
+            | Self::Strided { .. }
+            | Self::SummaryColumns { .. }
+            | Self::Monotonic { .. }
+            | Self::Global(_)
+            | Self::Documents(_)
+            | Self::KeyLengths(_)
+            | Self::KeyPadding(_)
+            | Self::Dense(_) => self.clone(),
         }
     }
 }
