@@ -9,44 +9,41 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use burn::tensor::Device;
-use zoo_backend::OpenDevice;
 use zoo_models::{GenerateConfig, Gpt, GptConfig, PositionEncoding, Strategy, Tokens, generate};
 
 const VOCABULARY: usize = 100;
 const PROMPT: [u32; 8] = [3, 14, 15, 92, 65, 35, 89, 79];
 
 fn main() -> ExitCode {
-    zoo_examples::on_device(run)
-}
+    zoo_examples::on_device(|opened| {
+        let count: usize = zoo_examples::argument(1, 192)?;
+        let device = &opened.device;
+        // Two key/value heads for eight query heads: a quarter of the cache.
+        let model = GptConfig::new(VOCABULARY, 128, 8, 3)
+            .with_n_heads_kv(Some(2))
+            .with_positions(PositionEncoding::rotary(10_000.0))
+            .with_tie_embeddings(false)
+            .init(device);
 
-fn run(opened: &OpenDevice) -> zoo_examples::Outcome {
-    let count: usize = zoo_examples::argument(1, 192)?;
-    let device = &opened.device;
-    // Two key/value heads for eight query heads: a quarter of the cache.
-    let model = GptConfig::new(VOCABULARY, 128, 8, 3)
-        .with_n_heads_kv(Some(2))
-        .with_positions(PositionEncoding::rotary(10_000.0))
-        .with_tied(false)
-        .init(device);
+        let start = Instant::now();
+        let config = GenerateConfig::new(Strategy::Greedy).with_max_length(count);
+        let texts = generate(&model, model.start(1)?, &[PROMPT], &config)?;
+        let cached = &texts[0][0].tokens;
+        println!("with a cache:    {count} tokens in {:.2?}", start.elapsed());
 
-    let start = Instant::now();
-    let config = GenerateConfig::new(Strategy::Greedy).with_max_length(count);
-    let texts = generate(&model, model.start(1)?, &[PROMPT], &config)?;
-    let cached = &texts[0][0].tokens;
-    println!("with a cache:    {count} tokens in {:.2?}", start.elapsed());
+        let start = Instant::now();
+        let uncached = generate_uncached(&model, count, device)?;
+        println!("without a cache: {count} tokens in {:.2?}", start.elapsed());
 
-    let start = Instant::now();
-    let uncached = generate_uncached(&model, count, device)?;
-    println!("without a cache: {count} tokens in {:.2?}", start.elapsed());
-
-    if *cached != uncached {
-        return Err("the texts differ".into());
-    }
-    println!(
-        "identical tokens: {:?} ...",
-        &cached[..cached.len().min(16)]
-    );
-    Ok(())
+        if *cached != uncached {
+            return Err("the texts differ".into());
+        }
+        println!(
+            "identical tokens: {:?} ...",
+            &cached[..cached.len().min(16)]
+        );
+        Ok(())
+    })
 }
 
 /// Runs the model over the whole text for every generated token.

@@ -18,8 +18,8 @@ def parser(description, passes):
     parser.add_argument("--implementation", choices=["sdpa", "plain", "additive"], default="sdpa")
     parser.add_argument("--pass", dest="measured_pass", choices=passes, default="forward")
     parser.add_argument("--warm-up", type=float, default=0.3)
-    parser.add_argument("--budget", type=float, default=1.0)
-    parser.add_argument("--patience", type=float, default=10.0)
+    parser.add_argument("--min-time", type=float, default=1.0)
+    parser.add_argument("--max-time", type=float, default=10.0)
     return parser
 
 
@@ -35,9 +35,9 @@ def sample(run_once, arguments):
         run_once()
         now = time.perf_counter()
         seconds.append(now - start)
-        if len(seconds) >= MIN_SAMPLES and now - begin >= arguments.budget:
+        if len(seconds) >= MIN_SAMPLES and now - begin >= arguments.min_time:
             return seconds
-        if now - begin >= arguments.patience:
+        if now - begin >= arguments.max_time:
             return seconds
 
 

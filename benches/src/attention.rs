@@ -7,7 +7,7 @@ use anyhow::Result;
 use burn::tensor::{Device, Distribution, Tensor};
 use zoo_attention::mechanisms::selected_kernel_of;
 use zoo_attention::{DecodeCache, MechanismConfig};
-use zoo_bench_core::case::{Fault, Pass, queries_to_check};
+use zoo_bench_core::case::{Fault, MATMUL_SIZE, Pass, queries_to_check};
 use zoo_bench_core::record::{Measured, Outcome, Peak, Report};
 use zoo_conformance::{Errors, Tensors, compare_context, compare_forward, compare_gradients};
 use zoo_oracle::{Mask, Mismatch, Problem};
@@ -34,22 +34,25 @@ fn measure(
     Ok((samples(device, setting.sampling, || Ok(run()))?, peak))
 }
 
-/// Measures the matmul of two square matrices. The result is not checked.
-pub(crate) fn measure_matmul(size: usize, setting: Setting<'_>) -> Result<Report> {
+/// Measures a matmul. The result is not checked.
+pub(crate) fn measure_matmul(setting: Setting<'_>) -> Result<Report> {
     let work = |size: usize| -> Workload {
         let device = &setting.opened.device;
         let random = || Tensor::<2>::random([size, size], Distribution::Default, device);
         let (left, right) = (random(), random());
         Box::new(move || Box::new(left.clone().matmul(right.clone())))
     };
-    let (seconds, peak) = measure(work(8), || work(size), setting)?;
-    let measured = Measured {
+    let (seconds, peak) = measure(work(8), || work(MATMUL_SIZE), setting)?;
+    Ok(measured(seconds, peak, None).into())
+}
+
+fn measured(seconds: Vec<f64>, peak: Option<Peak>, error: Option<f64>) -> Outcome {
+    Outcome::Measured(Measured {
         seconds,
         peak,
-        error: None,
+        error,
         checked: None,
-    };
-    Ok(Outcome::Measured(measured).into())
+    })
 }
 
 /// Measures a mechanism, then checks its results, which needs additional memory.
@@ -74,12 +77,7 @@ pub(crate) fn measure_attention(
 
     let (checked, kernel) = check(&mechanism, problem, setting);
     let outcome = match checked {
-        Ok(errors) => Outcome::Measured(Measured {
-            seconds,
-            peak,
-            error: Some(errors.context.max(errors.gradients)),
-            checked: None,
-        }),
+        Ok(errors) => measured(seconds, peak, Some(errors.context.max(errors.gradients))),
         Err(mismatch) => Outcome::Wrong {
             error: mismatch.error.is_finite().then_some(mismatch.error),
             detail: mismatch.to_string(),
@@ -145,31 +143,22 @@ fn check(
     if setting.fault == Some(Fault::Wrong) {
         tensors.options.scale = Some(2.0 * problem.scale());
     }
-    match setting.pass {
-        Pass::Forward => {
-            let kernel = kernel_name(mechanism, &tensors);
-            (
-                compare_forward(mechanism, problem, &tensors, &queries),
-                kernel,
-            )
-        }
-        Pass::Train => {
-            let kernel = kernel_name(mechanism, &tensors.clone().require_grad());
-            (
-                compare_gradients(mechanism, problem, tensors, &queries),
-                kernel,
-            )
-        }
+    let measured = match setting.pass {
+        Pass::Forward => Some(tensors.clone()),
+        Pass::Train => Some(tensors.clone().require_grad()),
+        Pass::Decode | Pass::Generate => None,
+    };
+    let kernel = measured.and_then(|tensors| {
+        let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
+        selected_kernel_of(mechanism, query, key, value, &tensors.options)
+    });
+    let checked = match setting.pass {
+        Pass::Forward => compare_forward(mechanism, problem, &tensors, &queries),
+        Pass::Train => compare_gradients(mechanism, problem, tensors, &queries),
         Pass::Decode | Pass::Generate => {
             let context = decode_step(mechanism, tensors.clone())();
-            let checked = compare_context(mechanism, problem, &tensors, &queries, context);
-            (checked, None)
+            compare_context(mechanism, problem, &tensors, &queries, context)
         }
-    }
-}
-
-fn kernel_name(mechanism: &MechanismConfig, tensors: &Tensors) -> Option<&'static str> {
-    let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
-    let kernel = selected_kernel_of(mechanism, query, key, value, &tensors.options);
-    kernel.map(|kernel| kernel.name())
+    };
+    (checked, kernel.map(|kernel| kernel.name()))
 }

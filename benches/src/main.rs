@@ -1,7 +1,4 @@
 //! Benchmark program: measures one case on one device and prints a line of JSON.
-//!
-//! `cargo xtask bench` starts one process per case, so that memory is measured in isolation and a
-//! crash does not affect other cases.
 
 mod attention;
 mod model;
@@ -9,7 +6,7 @@ mod timing;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use clap::Parser;
 use zoo_backend::{BackendId, Dtype, OpenDevice};
@@ -34,7 +31,7 @@ struct Arguments {
 
     /// Mechanism, or matmul [default: standard; in a model, its default attention]
     #[arg(long)]
-    subject: Option<String>,
+    mechanism: Option<String>,
 
     /// Problem from the catalogue
     #[arg(long, default_value = "layer")]
@@ -45,8 +42,8 @@ struct Arguments {
     model: Option<ModelName>,
 
     /// Sequence length [default: that of the problem or model]
-    #[arg(long, value_parser = parse_length)]
-    n: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = parse_length)]
+    seq: Option<usize>,
 
     /// Pass: forward, train, decode or generate
     #[arg(long, default_value = "forward")]
@@ -60,14 +57,33 @@ struct Arguments {
     fault: Option<Fault>,
 }
 
+/// Former names of options.
+const RENAMED: [(&str, &str); 4] = [
+    ("--subject", "--mechanism"),
+    ("--n", "--seq"),
+    ("--budget", "--min-time"),
+    ("--patience", "--max-time"),
+];
+
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    match check_renamed().and_then(|()| run(&Arguments::parse())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", printable_text(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
+}
+
+fn check_renamed() -> Result<()> {
+    for argument in std::env::args_os() {
+        let argument = argument.to_string_lossy();
+        let name = argument.split('=').next();
+        if let Some((old, new)) = RENAMED.iter().find(|(old, _)| Some(*old) == name) {
+            bail!("{old} has been renamed to {new}");
+        }
+    }
+    Ok(())
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -89,7 +105,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         fault: arguments.fault,
     };
     let mut report = match &case.task {
-        Task::Matmul { size } => measure_matmul(*size, setting)?,
+        Task::Matmul => measure_matmul(setting)?,
         Task::Attention { mechanism, problem } => measure_attention(*mechanism, problem, setting)?,
         Task::Model { setup, attention } => measure_model(setup, *attention, setting)?,
     };
@@ -98,7 +114,6 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Pass, device and sampling of a case.
 #[derive(Clone, Copy)]
 struct Setting<'a> {
     pass: Pass,
@@ -118,7 +133,6 @@ impl Setting<'_> {
     }
 }
 
-/// Allocates memory until the process is killed.
 fn exhaust_memory() -> ! {
     let mut blocks = Vec::new();
     loop {
@@ -129,23 +143,20 @@ fn exhaust_memory() -> ! {
 
 impl Arguments {
     fn case(&self) -> Result<Case> {
-        let attention = match (self.subject.as_deref(), self.model) {
-            (Some("matmul"), _) => None,
-            (Some(name), _) => Some(name.parse()?),
-            (None, Some(name)) => Some(name.model.default_attention()),
-            (None, None) => Some(Mechanism::Standard),
-        };
-        let case = match (self.model, attention) {
-            (Some(_), None) => {
-                bail!("--subject of a model must be an attention mechanism, not matmul")
+        let named = self.mechanism.as_deref();
+        let is_matmul = named == Some("matmul");
+        let mechanism = named.filter(|_| !is_matmul).map(str::parse).transpose()?;
+        let case = match self.model {
+            None if is_matmul => Case::matmul(),
+            None => {
+                let mechanism = mechanism.unwrap_or(Mechanism::Standard);
+                Case::attention(mechanism, problem(&self.problem, self.seq)?, self.pass)
             }
-            (None, None) => Case::matmul(),
-            (None, Some(mechanism)) => {
-                Case::attention(mechanism, problem(&self.problem, self.n)?, self.pass)
-            }
-            (Some(name), Some(attention)) => {
+            Some(name) => {
+                ensure!(!is_matmul, "--mechanism matmul cannot be used with --model");
                 let setup = Setup::new(name.model, name.size.unwrap_or(Size::Small));
-                let n = self.n.unwrap_or(setup.n);
+                let n = self.seq.unwrap_or(setup.n);
+                let attention = mechanism.unwrap_or(name.model.default_attention());
                 Case::model(setup.at_length(n)?, attention, self.pass)
             }
         };

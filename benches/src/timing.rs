@@ -34,8 +34,8 @@ pub(crate) fn samples<T>(
     loop {
         seconds.push(once()?);
         let elapsed = start.elapsed();
-        let enough = seconds.len() >= MIN_SAMPLES && elapsed >= sampling.budget;
-        if enough || elapsed >= sampling.patience {
+        let enough = seconds.len() >= MIN_SAMPLES && elapsed >= sampling.min_time;
+        if enough || elapsed >= sampling.max_time {
             return Ok(seconds);
         }
     }
@@ -65,7 +65,6 @@ pub(crate) fn peak_memory<W, T>(
     Ok((work, peak))
 }
 
-/// Waits until the device has finished all operations.
 pub(crate) fn sync(device: &Device) -> Result<()> {
     device
         .sync()

@@ -2,15 +2,10 @@
 
 mod common;
 
-use std::process::Command;
-use std::time::Duration;
-
-use common::{backend, comparison, run, tiny_models};
+use common::{backend, comparison, measured, run, tiny_models, zoo_bench};
 use zoo_bench_core::case::{Case, Fault, Pass};
-use zoo_bench_core::child::Limits;
 use zoo_bench_core::model::{Model, Setup, Size};
 use zoo_bench_core::record::{CaseLine, Outcome};
-use zoo_bench_core::run::Comparison;
 use zoo_spec::{Dtype, Mechanism};
 
 /// Whether the backend compiles kernels at run time: with a software adapter, the kernels of a
@@ -19,47 +14,23 @@ fn compiles_kernels() -> bool {
     ["wgpu", "vulkan", "cuda"].contains(&backend().as_str())
 }
 
-/// The tiny models in their default passes, or in one pass each if kernels are compiled.
-fn cases() -> Vec<Case> {
+#[test]
+fn every_model_is_measured_and_its_checks_are_recorded() {
     let mut cases = tiny_models();
     if compiles_kernels() {
-        // Train only the GPT.
+        // One pass of each model; train only the GPT.
         let trains = |case: &Case| case.name().starts_with("gpt");
         cases.retain(|case| (case.pass == Pass::Train) == trains(case));
     }
-    cases
-}
-
-/// Measures the cases with an optional fault.
-fn measure(mut cases: Vec<Case>, fault: Option<Fault>) -> (Vec<CaseLine>, String) {
-    for case in &mut cases {
-        case.fault = fault;
-    }
-    run(&Comparison {
-        limits: Limits {
-            time: Duration::from_secs(120),
-            memory: None,
-        },
-        ..comparison(cases)
-    })
-}
-
-#[test]
-fn every_model_is_measured_and_its_checks_are_recorded() {
-    let cases = cases();
-    let (lines, table) = measure(cases.clone(), None);
+    let (lines, table) = run(&comparison(cases.clone()));
     assert_eq!(lines.len(), cases.len());
     for (line, case) in lines.iter().zip(&cases) {
-        let Outcome::Measured(measured) = &line.report.outcome else {
-            panic!("{:?}: {:?}", line.id, line.report.outcome)
-        };
+        let measured = measured(&line.id, &line.report);
         let checked = measured.checked.as_deref().unwrap_or_default();
+        let argmax = " tokens, each the argmax of a forward pass";
         let expected = match case.pass {
             Pass::Train => ["loss ", "; loss, gradients, loss after a step within "],
-            Pass::Generate => [
-                " tokens, each the argmax of a forward pass",
-                "; logits within ",
-            ],
+            Pass::Generate => [argmax, "; logits within "],
             Pass::Forward | Pass::Decode => [" finite logits", "; logits within "],
         };
         for text in expected {
@@ -73,18 +44,15 @@ fn every_model_is_measured_and_its_checks_are_recorded() {
         assert!(line.report.work > Some(0.0), "{:?}", line.id);
         let parameters = line.report.parameters.expect("counted");
         assert!((1000..10_000).contains(&parameters), "{:?}", line.id);
-        assert_eq!(
-            line.minimum_bytes,
-            case.minimum_bytes(Dtype::F32, Some(parameters))
-        );
+        let minimum_bytes = case.minimum_bytes(Dtype::F32, Some(parameters));
+        assert_eq!(line.minimum_bytes, minimum_bytes);
     }
     for text in ["models, ", "han-tiny", "seq2seq-tiny", "tokens/s"] {
         assert!(table.contains(text), "{table}");
     }
 }
 
-/// Measures a forward pass, a training step and a generation with a fault. All must have the
-/// outcome `Wrong` with the expected details; returns their errors and the table.
+/// Errors and table of a forward pass, a training step and a generation with a fault.
 fn check_wrong(fault: Fault, details: [&str; 3]) -> (Vec<Option<f64>>, String) {
     let mut cases = vec![
         (Model::Classifier, Pass::Forward),
@@ -94,8 +62,11 @@ fn check_wrong(fault: Fault, details: [&str; 3]) -> (Vec<Option<f64>>, String) {
     if compiles_kernels() {
         cases.truncate(1);
     }
-    let case = |(model, pass)| Case::model(Setup::new(model, Size::Tiny), Mechanism::Flash, pass);
-    let (lines, table) = measure(cases.into_iter().map(case).collect(), Some(fault));
+    let case = |(model, pass)| Case {
+        fault: Some(fault),
+        ..Case::model(Setup::new(model, Size::Tiny), Mechanism::Flash, pass)
+    };
+    let (lines, table) = run(&comparison(cases.into_iter().map(case).collect()));
     let error = |(line, expected): (&CaseLine, &str)| {
         let Outcome::Wrong { detail, error } = &line.report.outcome else {
             panic!("{:?}: {:?}", line.id, line.report.outcome)
@@ -127,24 +98,21 @@ fn inexact_results_are_wrong() {
 }
 
 #[test]
-fn unsupported_models_are_rejected_before_a_device_is_opened() {
+fn invalid_arguments_are_rejected_before_a_device_is_opened() {
     for (arguments, expected) in [
-        (["--model", "gtp", "--pass", "train"], "did you mean gpt?"),
+        ("--model gtp --pass train", "did you mean gpt?"),
+        ("--model han --pass generate", "does not generate text"),
+        ("--model gpt --mechanism matmul", "cannot be used with"),
+        ("--model han --seq 9", "a multiple of 8"),
         (
-            ["--model", "han", "--pass", "generate"],
-            "the model does not generate text",
+            "--subject flash",
+            "--subject has been renamed to --mechanism",
         ),
-        (
-            ["--model", "gpt", "--subject", "matmul"],
-            "must be an attention mechanism",
-        ),
-        (["--model", "han", "--n", "9"], "a multiple of 8"),
+        ("--n=9", "--n has been renamed to --seq"),
+        ("--budget 1", "--budget has been renamed to --min-time"),
+        ("--patience 1", "--patience has been renamed to --max-time"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_zoo-bench"))
-            .args(["--backend", &backend()])
-            .args(arguments)
-            .output()
-            .expect("started");
+        let output = zoo_bench(arguments);
         assert!(!output.status.success());
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(message.contains(expected), "{message}");

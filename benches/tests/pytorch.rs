@@ -4,11 +4,11 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{backend, cases, comparison, run, tiny_models};
+use common::{backend, cases, comparison, measured, run, tiny_models};
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_bench_core::case::Case;
 use zoo_bench_core::pytorch::PyTorch;
-use zoo_bench_core::record::{CaseLine, Measured};
+use zoo_bench_core::record::CaseLine;
 use zoo_bench_core::run::Comparison;
 
 fn main() {
@@ -24,18 +24,15 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn pytorch() -> Result<PyTorch, Failed> {
+/// The results of both sides, and the tables.
+fn lines(cases: Vec<Case>) -> Result<(Vec<CaseLine>, String), Failed> {
     let libtorch = PathBuf::from(std::env::var("LIBTORCH")?);
     let packages = libtorch.parent().ok_or("LIBTORCH has no parent")?;
     let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("pytorch");
     let environment = vec![("PYTHONPATH", packages.into())];
-    Ok(PyTorch::new("python3".into(), scripts, environment, "cpu")?)
-}
-
-/// The results of both sides, and the tables.
-fn lines(cases: Vec<Case>) -> Result<(Vec<CaseLine>, String), Failed> {
+    let pytorch = PyTorch::new("python3".into(), scripts, environment, "cpu")?;
     Ok(run(&Comparison {
-        pytorch: Some(pytorch()?),
+        pytorch: Some(pytorch),
         ..comparison(cases)
     }))
 }
@@ -44,27 +41,17 @@ fn is_theirs(line: &&CaseLine) -> bool {
     line.id.backend == "pytorch"
 }
 
-fn measured(line: &CaseLine) -> &Measured {
-    let measured = line.report.outcome.measured();
-    measured.unwrap_or_else(|| panic!("{:?}: {:?}", line.id, line.report.outcome))
-}
-
 /// PyTorch gets the same inputs and computes the same results, forward and backward: causal,
 /// grouped heads, a dense mask, a sample of queries.
 fn same_problems() -> Result<(), Failed> {
-    let mut planned = cases("--mechanism standard --problem several-tiles");
-    planned.extend(cases(
-        "--mechanism standard --problem layer-causal --seq 512",
-    ));
-    let (lines, table) = lines(planned)?;
+    let several_tiles = cases("--mechanism standard --problem several-tiles");
+    let causal = cases("--mechanism standard --problem layer-causal --seq 512");
+    let (lines, table) = lines([several_tiles, causal].concat())?;
     let theirs: Vec<&CaseLine> = lines.iter().filter(is_theirs).collect();
-    assert_eq!(
-        theirs.len(),
-        8,
-        "two problems, two passes, two implementations"
-    );
+    let count = theirs.len();
+    assert_eq!(count, 8, "two problems, passes and implementations each");
     for line in theirs {
-        let error = measured(line).error.expect("checked");
+        let error = measured(&line.id, &line.report).error.expect("checked");
         assert!(error < 1e-5, "{:?}: error {error}", line.id);
     }
     assert!(table.contains("vs PyTorch"), "{table}");
@@ -85,7 +72,8 @@ fn same_models() -> Result<(), Failed> {
         assert_eq!(counts(ours), counts(theirs), "{:?}", theirs.id);
         // Equal texts except for the digits.
         let text = |line: &CaseLine| -> String {
-            let checked = measured(line).checked.as_deref().expect("checked");
+            let measured = measured(&line.id, &line.report);
+            let checked = measured.checked.as_deref().expect("checked");
             let is_digit = |c: char| c == '.' || c.is_ascii_digit();
             checked.split(is_digit).collect()
         };

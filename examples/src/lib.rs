@@ -8,7 +8,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use burn::tensor::{Device, Distribution, Tensor};
-use zoo_attention::AttentionShape;
+use zoo_attention::{AttentionInput, AttentionShape, MultiHeadAttention, Pattern};
 use zoo_backend::{BackendId, Dtype, OpenDevice};
 
 /// Result of an example.
@@ -56,6 +56,27 @@ pub fn shape(seq_q: usize, seq_k: usize) -> AttentionShape {
         d_head: 16,
         d_value: 16,
     }
+}
+
+/// Self-attention of `x`, `[batch, seq, d_model]`.
+pub fn self_attention(layer: &MultiHeadAttention, x: &Tensor<3>, pattern: Pattern) -> Tensor<3> {
+    let input = AttentionInput::self_attn(x.clone()).pattern(pattern);
+    layer.forward(input).context
+}
+
+/// Rows of a pattern, with `█` for each key that the query attends to and `·` for masked ones.
+pub fn pattern_rows(
+    pattern: &Pattern,
+    [seq_q, seq_k]: [usize; 2],
+    device: &Device,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let mask = pattern.dense_mask("example", &shape(seq_q, seq_k), device);
+    let mask = mask.ok_or("the pattern masks nothing")?.into_data();
+    let symbols = mask.iter::<bool>();
+    let symbols: Vec<&str> = symbols
+        .map(|is_masked| if is_masked { "·" } else { "█" })
+        .collect();
+    Ok(symbols.chunks(seq_k).map(|row| row.join(" ")).collect())
 }
 
 /// Largest absolute difference between two tensors of the same shape.

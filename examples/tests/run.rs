@@ -1,14 +1,52 @@
 //! Runs every example on the backend in `ZOO_BACKEND`, and checks its output.
 
-mod common;
-
 use std::process::Command;
 
-use common::run;
+fn backend() -> String {
+    std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())
+}
+
+/// Runs a program on the backend; returns its stdout.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program)
+        .arg(backend())
+        .args(arguments)
+        .output()
+        .expect("cargo built it");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let status = output.status;
+    assert!(
+        status.success(),
+        "{program} {arguments:?}: {status}\n{stdout}{stderr}"
+    );
+    stdout
+}
+
+/// Runs a program with invalid arguments; returns its stderr.
+fn run_invalid(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.expect("cargo built it");
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The topics assert the claims of docs/theory.
+#[test]
+fn theory_holds() {
+    let program = env!("CARGO_BIN_EXE_theory");
+    let error = run_invalid(program, &["flex", "none"]);
+    let (_, topics) = error.split_once("must be one of ").expect(&error);
+    let topics: Vec<&str> = topics.trim().split(", ").collect();
+    assert_eq!(topics.len(), 14, "{error}");
+    for topic in topics {
+        run(program, &[topic]);
+    }
+}
 
 #[test]
 fn pronoun_attends_to_the_noun() {
-    let output = run(env!("CARGO_BIN_EXE_where_it_looks"), &[]);
+    let output = run(env!("CARGO_BIN_EXE_attention_weights"), &[]);
     // The last case is masked.
     for (word, column, shade) in [("it", 1, "████"), ("outside", 4, "████"), ("it", 7, "")]
     {
@@ -24,24 +62,21 @@ fn invalid_arguments_are_reported() {
     let many = "argument 2, \"many\": invalid digit";
     for (program, arguments, expected) in [
         (
-            env!("CARGO_BIN_EXE_where_it_looks"),
+            env!("CARGO_BIN_EXE_attention_weights"),
             &["wpgu"][..],
             "did you mean wgpu?",
         ),
         (env!("CARGO_BIN_EXE_long_context"), &["flex", "many"], many),
     ] {
-        let output = Command::new(program).args(arguments).output();
-        let output = output.expect("cargo built it");
-        assert_eq!(output.status.code(), Some(1));
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(stderr.contains(expected), "{stderr}");
+        let error = run_invalid(program, arguments);
+        assert!(error.contains(expected), "{error}");
     }
 }
 
 #[test]
 fn every_pattern_is_written_as_svg() {
     let folder = std::env::temp_dir().join(format!("zoo-viz-{}", std::process::id()));
-    let output = Command::new(env!("CARGO_BIN_EXE_patterns_as_pictures"))
+    let output = Command::new(env!("CARGO_BIN_EXE_plot_patterns"))
         .arg(&folder)
         .output()
         .expect("cargo built it");
@@ -84,7 +119,7 @@ fn mechanisms_share_weights() {
 fn long_context_memory_is_linear() {
     // A software adapter is slow, and its compiled shaders take more memory than a short sequence,
     // so only the loss is checked there.
-    let backend = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
+    let backend = backend();
     let is_software = backend.starts_with("wgpu");
     // The full length only on the fastest backend.
     let length = match backend.as_str() {
@@ -109,9 +144,9 @@ fn long_context_memory_is_linear() {
 
 #[test]
 fn burn_nn_has_the_same_loss_and_uses_more_memory() {
-    let is_software = std::env::var("ZOO_BACKEND").is_ok_and(|name| name.starts_with("wgpu"));
+    let is_software = backend().starts_with("wgpu");
     let longest = if is_software { "128" } else { "1024" };
-    let output = run(env!("CARGO_BIN_EXE_against_burn"), &[longest]);
+    let output = run(env!("CARGO_BIN_EXE_compare_burn_nn"), &[longest]);
     let rows: Vec<Vec<f64>> = output
         .lines()
         .filter_map(|line| {
@@ -138,44 +173,35 @@ fn custom_pattern_matches_standard() {
 }
 
 #[test]
-fn cached_and_uncached_tokens_are_identical() {
-    let output = run(env!("CARGO_BIN_EXE_decode_with_cache"), &["12"]);
-    assert!(output.contains("identical tokens: ["), "{output}");
-}
-
-#[test]
-fn pytorch_checkpoint_is_imported() {
-    let output = run(env!("CARGO_BIN_EXE_import_pytorch"), &[]);
-    assert!(output.contains("parameters"), "{output}");
-    assert!(
-        output.contains("[1, 2, 3] continues with [1, 6, 6, 6, 6, 6]"),
-        "{output}"
-    );
-}
-
-#[test]
-fn custom_operation_has_a_gradient() {
-    let output = run(env!("CARGO_BIN_EXE_own_backend_extension"), &[]);
-    assert!(
-        output.contains("softsign  [-0.75, -0.5, 0.0, 0.3333333"),
-        "{output}"
-    );
-    assert!(
-        output.contains("gradient  [0.0625, 0.25, 1.0, 0.4444444"),
-        "{output}"
-    );
-}
-
-#[test]
-fn phrases_are_translated() {
-    let output = run(env!("CARGO_BIN_EXE_translate"), &[]);
-    for target in [
+fn output_contains_the_expected_text() {
+    let phrases = [
         "lange nicht gesehen",
         "guten morgen",
         "bis morgen früh",
         "nein",
+    ];
+    let continuation = "[1, 2, 3] continues with [1, 6, 6, 6, 6, 6]";
+    let softsign = "softsign  [-0.75, -0.5, 0.0, 0.3333333";
+    let gradient = "gradient  [0.0625, 0.25, 1.0, 0.4444444";
+    let cached = (
+        env!("CARGO_BIN_EXE_decode_with_cache"),
+        &["12"][..],
+        &["identical tokens: ["][..],
+    );
+    for (program, arguments, expected) in [
+        cached,
+        (
+            env!("CARGO_BIN_EXE_import_pytorch"),
+            &[],
+            &["parameters", continuation],
+        ),
+        (env!("CARGO_BIN_EXE_custom_op"), &[], &[softsign, gradient]),
+        (env!("CARGO_BIN_EXE_translate"), &[], &phrases),
     ] {
-        assert!(output.contains(target), "{output}");
+        let output = run(program, arguments);
+        for text in expected {
+            assert!(output.contains(text), "{program}, {text:?}: {output}");
+        }
     }
 }
 

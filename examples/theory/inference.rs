@@ -7,13 +7,13 @@ use zoo_attention::{
     MultiHeadAttentionConfig, Pattern, Positions,
 };
 use zoo_backend::OpenDevice;
-use zoo_examples::{Outcome, difference, normal};
+use zoo_examples::{Outcome, difference, normal, self_attention};
 use zoo_models::{ModelError, TransformerConfig};
 
 use crate::assert_same;
 
 /// Cross-attention: one output for each query, with a memory that is projected once.
-pub(crate) fn crossing(opened: &OpenDevice) -> Outcome {
+pub(crate) fn cross_attention(opened: &OpenDevice) -> Outcome {
     const D_MODEL: usize = 32;
     let device = &opened.device;
     let random = |seq: usize| normal([1, seq, D_MODEL], device);
@@ -59,7 +59,7 @@ pub(crate) fn crossing(opened: &OpenDevice) -> Outcome {
 }
 
 /// The parallel pass of training and incremental decoding compute the same output.
-pub(crate) fn decoding(opened: &OpenDevice) -> Outcome {
+pub(crate) fn incremental_decoding(opened: &OpenDevice) -> Outcome {
     const SEQ: usize = 20;
     const D_MODEL: usize = 16;
     let device = &opened.device;
@@ -84,12 +84,7 @@ pub(crate) fn decoding(opened: &OpenDevice) -> Outcome {
             .with_positions(Positions::Rotary { theta: 10_000.0 })
             .with_mechanism(mechanism)
             .init(device);
-        let parallel = |x: &Tensor<3>, pattern: Pattern| {
-            layer
-                .forward(AttentionInput::self_attn(x.clone()).pattern(pattern))
-                .context
-        };
-        let expected = parallel(&x, Pattern::Causal);
+        let expected = self_attention(&layer, &x, Pattern::Causal);
         let mut cache = layer.decode_cache(SEQ)?;
         let steps = (0..SEQ).map(|i| {
             let position = x.clone().slice_dim(1, i..i + 1);
@@ -97,7 +92,7 @@ pub(crate) fn decoding(opened: &OpenDevice) -> Outcome {
         });
         let steps = difference(&Tensor::cat(steps.collect(), 1), &expected);
         let [causal, full] = [Pattern::Causal, Pattern::Full].map(|pattern| {
-            let [a, b] = [&x, &other].map(|x| parallel(x, pattern.clone()));
+            let [a, b] = [&x, &other].map(|x| self_attention(&layer, x, pattern.clone()));
             let [a, b] = [a, b].map(|output| output.slice_dim(1, 0..SEQ - 1));
             difference(&a, &b)
         });
@@ -109,7 +104,7 @@ pub(crate) fn decoding(opened: &OpenDevice) -> Outcome {
 }
 
 /// Cache size of every mechanism.
-pub(crate) fn caches(opened: &OpenDevice) -> Outcome {
+pub(crate) fn cache_sizes(opened: &OpenDevice) -> Outcome {
     println!("                                 cached elements after");
     println!("mechanism                        32 tokens   64 tokens   128 tokens");
     let mut unsupported = vec![];
@@ -117,7 +112,7 @@ pub(crate) fn caches(opened: &OpenDevice) -> Outcome {
         for (name, config) in configs(mechanism) {
             match DecodeCache::new(config, 128) {
                 Ok(cache) => {
-                    let [first, second, third] = cache_sizes(cache, opened);
+                    let [first, second, third] = num_cached(cache, opened);
                     println!("{name:30}{first:>12}{second:>12}{third:>13}");
                     check_sizes(mechanism, [first, second, third]);
                 }
@@ -143,7 +138,14 @@ fn configs(mechanism: Mechanism) -> Vec<(String, MechanismConfig)> {
         Mechanism::SlidingWindow => ("window", SlidingWindow { window: SIZE }.into()),
         Mechanism::LocalM => ("window", LocalM { window: SIZE }.into()),
         Mechanism::Strided => ("stride", Strided { stride }.into()),
-        Mechanism::Fixed => ("block", Fixed { block, summary }.into()),
+        Mechanism::Fixed => (
+            "block",
+            Fixed {
+                block_size: block,
+                summary,
+            }
+            .into(),
+        ),
         _ => return vec![(mechanism.to_string(), mechanism.into())],
     };
     let mut configs = vec![(format!("{mechanism}, {key} {SIZE}"), config)];
@@ -154,7 +156,7 @@ fn configs(mechanism: Mechanism) -> Vec<(String, MechanismConfig)> {
 }
 
 /// Number of elements of a cache after 32, 64 and 128 tokens.
-fn cache_sizes(mut cache: DecodeCache, opened: &OpenDevice) -> [usize; 3] {
+fn num_cached(mut cache: DecodeCache, opened: &OpenDevice) -> [usize; 3] {
     let kv_heads = cache.mechanism().kv_heads(4).unwrap_or(4);
     [32, 32, 64].map(|more| {
         let [key, value] = [(); 2].map(|()| normal([1, kv_heads, more, 8], &opened.device));
@@ -185,12 +187,12 @@ fn check_sizes(mechanism: Mechanism, sizes: [usize; 3]) {
 }
 
 /// Dropout, hard attention and resampled features are random in training only.
-pub(crate) fn training(opened: &OpenDevice) -> Outcome {
+pub(crate) fn train_eval_mode(opened: &OpenDevice) -> Outcome {
     let plain = &opened.device;
     let training = &plain.clone().autodiff();
     let config = MultiHeadAttentionConfig::new(32, 4);
     let resampled = MechanismConfig::Performer(Performer {
-        features: 32,
+        n_features: 32,
         seed: 0,
         resample: Some(1),
     });
@@ -216,6 +218,6 @@ pub(crate) fn training(opened: &OpenDevice) -> Outcome {
 fn rerun_difference(config: &MultiHeadAttentionConfig, device: &Device) -> f32 {
     let layer = config.init(device);
     let x = normal([1, 16, 32], device);
-    let pass = || layer.forward(AttentionInput::self_attn(x.clone())).context;
+    let pass = || self_attention(&layer, &x, Pattern::Full);
     difference(&pass(), &pass())
 }

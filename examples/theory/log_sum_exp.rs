@@ -1,5 +1,7 @@
 //! Uses of the log-sum-exp of a query.
 
+use std::ops::Range;
+
 use burn::tensor::Tensor;
 use zoo_attention::flash::{FlashOutput, flash_with_log_sum_exp, merge};
 use zoo_attention::{AttentionOptions, Pattern, standard};
@@ -8,27 +10,31 @@ use zoo_examples::{Outcome, difference, normal, query_key_value};
 
 use crate::assert_same;
 
+fn attend(
+    [query, key, value]: [&Tensor<4>; 3],
+    keys: Range<usize>,
+    options: &AttentionOptions,
+) -> FlashOutput {
+    let [key, value] = [key, value].map(|rows| rows.clone().slice_dim(2, keys.clone()));
+    flash_with_log_sum_exp(query.clone(), key, value, options)
+}
+
 /// Attention over parts of the keys merges exactly, weighted by the log-sum-exp of each part.
-pub(crate) fn merging(opened: &OpenDevice) -> Outcome {
+pub(crate) fn split_kv(opened: &OpenDevice) -> Outcome {
     const KEYS: usize = 240;
     let random = |seq: usize| normal([1, 2, seq, 16], &opened.device);
     // Large queries, so that the weights of the parts differ strongly.
     let (query, key, value) = (random(32).mul_scalar(4.0), random(KEYS), random(KEYS));
     let options = AttentionOptions::new();
-    let whole = flash_with_log_sum_exp(query.clone(), key.clone(), value.clone(), &options);
+    let part = |keys: Range<usize>| attend([&query, &key, &value], keys, &options);
+    let whole = part(0..KEYS);
 
     println!("         differ from all keys at once by");
     println!("parts    context, merged    log-sum-exp, merged    context, plain mean");
     for count in [2, 5, 24] {
         let size = KEYS / count;
-        let parts: Vec<FlashOutput> = (0..count)
-            .map(|part| {
-                let range = part * size..(part + 1) * size;
-                let [key, value] =
-                    [&key, &value].map(|rows| rows.clone().slice_dim(2, range.clone()));
-                flash_with_log_sum_exp(query.clone(), key, value, &options)
-            })
-            .collect();
+        let parts = (0..count).map(|i| part(i * size..(i + 1) * size));
+        let parts: Vec<FlashOutput> = parts.collect();
         let merged = merge(&parts);
         let contexts = parts.into_iter().map(|part| part.context).collect();
         let mean = Tensor::cat(contexts, 0).mean_dim(0);
@@ -46,10 +52,7 @@ pub(crate) fn merging(opened: &OpenDevice) -> Outcome {
 fn conditions(opened: &OpenDevice) -> Outcome {
     let device = &opened.device.clone().autodiff();
     let [query, key, value] = query_key_value([1, 1, 8, 16], device).map(Tensor::require_grad);
-    let part = |keys: std::ops::Range<usize>, options: &AttentionOptions| {
-        let [key, value] = [&key, &value].map(|rows| rows.clone().slice_dim(2, keys.clone()));
-        flash_with_log_sum_exp(query.clone(), key, value, options)
-    };
+    let part = |keys: Range<usize>, options| attend([&query, &key, &value], keys, options);
     let all = AttentionOptions::new();
     let none = AttentionOptions::new().with_pattern(Pattern::key_lengths([0]));
     let whole = part(0..8, &all);
@@ -79,7 +82,7 @@ fn conditions(opened: &OpenDevice) -> Outcome {
 
 /// Online softmax: no intermediate value overflows, and the log-sum-exp of a query recomputes its
 /// weights.
-pub(crate) fn running(opened: &OpenDevice) -> Outcome {
+pub(crate) fn online_softmax(opened: &OpenDevice) -> Outcome {
     let random = |seq: usize| normal([1, 1, seq, 16], &opened.device);
     let (query, key, value) = (random(1), random(300), random(300));
     println!("max score       sum of exponentials          largest term, online        difference");

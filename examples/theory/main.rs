@@ -22,18 +22,21 @@ type Topic = (&'static str, fn(&OpenDevice) -> Outcome);
 const TOPICS: [Topic; 14] = [
     ("scaling", scaling::scaling),
     ("saturation", scaling::saturation),
-    ("restraint", scaling::restraint),
-    ("visibility", masks::visibility),
-    ("masks", masks::masks),
-    ("one-nan", masks::one_nan),
-    ("crossing", inference::crossing),
-    ("order", positions::order),
-    ("encodings", positions::encodings),
-    ("decoding", inference::decoding),
-    ("caches", inference::caches),
-    ("training", inference::training),
-    ("merging", log_sum_exp::merging),
-    ("running", log_sum_exp::running),
+    ("qk-norm-softcap", scaling::qk_norm_softcap),
+    ("masking", masks::masking),
+    ("fully-masked-rows", masks::fully_masked_rows),
+    ("nan-propagation", masks::nan_propagation),
+    ("cross-attention", inference::cross_attention),
+    (
+        "permutation-equivariance",
+        positions::permutation_equivariance,
+    ),
+    ("position-encodings", positions::position_encodings),
+    ("incremental-decoding", inference::incremental_decoding),
+    ("cache-sizes", inference::cache_sizes),
+    ("train-eval-mode", inference::train_eval_mode),
+    ("split-kv", log_sum_exp::split_kv),
+    ("online-softmax", log_sum_exp::online_softmax),
 ];
 
 /// Asserts that a difference is rounding error, or clearly not.

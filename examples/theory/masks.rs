@@ -1,14 +1,12 @@
 //! Masks, and fully masked queries.
 
-use std::error::Error;
-
 use burn::tensor::{Bool, Tensor, activation};
 use zoo_attention::{AttentionOptions, Pattern, flash, standard};
 use zoo_backend::OpenDevice;
-use zoo_examples::{Outcome, difference, normal, query_key_value, shape};
+use zoo_examples::{Outcome, difference, normal, pattern_rows, query_key_value, shape};
 
 /// Masked keys have no influence; alignment of queries and keys; tiles that a pattern skips.
-pub(crate) fn visibility(opened: &OpenDevice) -> Outcome {
+pub(crate) fn masking(opened: &OpenDevice) -> Outcome {
     let device = &opened.device;
     let [query, key, value] = query_key_value([1, 1, 8, 16], device);
     let options = AttentionOptions::new().with_pattern(Pattern::key_lengths([5]));
@@ -38,7 +36,7 @@ pub(crate) fn visibility(opened: &OpenDevice) -> Outcome {
         ("window of 1", window, "· · █ █ █    · · · █ █"),
         ("local-m, 1", monotonic, "█ █ · · ·    █ █ █ · ·"),
     ] {
-        let visible = visible_keys(&pattern, opened)?.join("    ");
+        let visible = pattern_rows(&pattern, [2, 5], device)?.join("    ");
         println!("{name:23}{visible}");
         assert_eq!(visible, expected);
     }
@@ -57,22 +55,8 @@ pub(crate) fn visibility(opened: &OpenDevice) -> Outcome {
     Ok(())
 }
 
-/// Visible keys of each of two queries to five keys.
-fn visible_keys(pattern: &Pattern, opened: &OpenDevice) -> Result<[String; 2], Box<dyn Error>> {
-    let mask = pattern.dense_mask("example", &shape(2, 5), &opened.device);
-    let mask = mask.ok_or("the pattern masks nothing")?.into_data();
-    let mask: Vec<bool> = mask.iter::<bool>().collect();
-    Ok([0, 1].map(|query| {
-        let keys = mask[5 * query..][..5].iter();
-        let keys: Vec<&str> = keys
-            .map(|is_masked| if *is_masked { "·" } else { "█" })
-            .collect();
-        keys.join(" ")
-    }))
-}
-
 /// Output and gradients of a fully masked query are zero.
-pub(crate) fn masks(opened: &OpenDevice) -> Outcome {
+pub(crate) fn fully_masked_rows(opened: &OpenDevice) -> Outcome {
     println!("four scores, all masked by      weights");
     let infinite = softmax([f32::NEG_INFINITY; 4]);
     println!("minus infinity, then softmax    {infinite:?}");
@@ -139,7 +123,7 @@ fn print_line(name: &str, tensor: Tensor<4>) -> [f32; 2] {
 }
 
 /// One row that is fully masked with minus infinity makes all weights NaN in one step.
-pub(crate) fn one_nan(opened: &OpenDevice) -> Outcome {
+pub(crate) fn nan_propagation(opened: &OpenDevice) -> Outcome {
     let device = &opened.device.clone().autodiff();
     // Batch of two with four positions; the keys of the second are all masked.
     let x: Tensor<4> = normal([2, 1, 4, 8], device);

@@ -4,11 +4,11 @@ use std::error::Error;
 
 use burn::tensor::{Int, Tensor};
 use zoo_attention::{
-    AttentionInput, AttentionOptions, Mechanism, MultiHeadAttention, MultiHeadAttentionConfig,
-    Pattern, Positions, alibi_slopes, rotate, standard,
+    AttentionInput, AttentionOptions, Mechanism, MultiHeadAttentionConfig, Pattern, Positions,
+    alibi_slopes, rotate, standard,
 };
 use zoo_backend::OpenDevice;
-use zoo_examples::{Outcome, difference, normal, query_key_value};
+use zoo_examples::{Outcome, difference, normal, query_key_value, self_attention};
 use zoo_models::{Classifier, ClassifierConfig, PositionEncoding, Tokens};
 
 use crate::assert_same;
@@ -16,7 +16,7 @@ use crate::assert_same;
 const ROTARY: f64 = 10_000.0;
 
 /// Permutation equivariance of layers.
-pub(crate) fn order(opened: &OpenDevice) -> Outcome {
+pub(crate) fn permutation_equivariance(opened: &OpenDevice) -> Outcome {
     const SEQ: usize = 24;
     const D_MODEL: usize = 32;
     let device = &opened.device;
@@ -42,8 +42,8 @@ pub(crate) fn order(opened: &OpenDevice) -> Outcome {
         ("self, blocks", Positions::None, Pattern::Block { size: 6 }),
     ] {
         let layer = layer(positions);
-        let before = self_attention(&layer, shuffled(&x), &pattern);
-        let after = shuffled(&self_attention(&layer, x.clone(), &pattern));
+        let before = self_attention(&layer, &shuffled(&x), pattern.clone());
+        let after = shuffled(&self_attention(&layer, &x, pattern));
         let differ = difference(&before, &after);
         println!("{name:34}{differ:.7}");
         assert_same(name == "self, no positions", differ);
@@ -79,14 +79,8 @@ pub(crate) fn order(opened: &OpenDevice) -> Outcome {
     Ok(())
 }
 
-fn self_attention(layer: &MultiHeadAttention, x: Tensor<3>, pattern: &Pattern) -> Tensor<3> {
-    layer
-        .forward(AttentionInput::self_attn(x).pattern(pattern.clone()))
-        .context
-}
-
 /// Position encodings, and the mechanisms that support them.
-pub(crate) fn encodings(opened: &OpenDevice) -> Outcome {
+pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
     let device = &opened.device;
     println!("position encoding         logits of a shuffled text differ by");
     let text: Vec<u32> = (0..9).collect();

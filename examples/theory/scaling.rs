@@ -85,7 +85,7 @@ pub(crate) fn saturation(opened: &OpenDevice) -> Outcome {
 }
 
 /// QK norm, temperature and softcap prevent saturation.
-pub(crate) fn restraint(opened: &OpenDevice) -> Outcome {
+pub(crate) fn qk_norm_softcap(opened: &OpenDevice) -> Outcome {
     const D_MODEL: usize = 32;
     let hidden = normal([1, 64, D_MODEL], &opened.device);
     // One head and no biases, so that queries scale with their projection.

@@ -11,6 +11,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 use zoo_config::{TEMPLATES, template};
 use zoo_data::TokenizerConfig;
+use zoo_fuzz::write_seed;
 
 const TSV: &str = "long time\t好久\t3\nno see\t不见\t4\n\n  a \t b\n";
 const CSV: &str = "label,text,more\npos,\"a, \"\"b\"\"\nc\",1\nneg,d\n";
@@ -34,19 +35,12 @@ post_processor {"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>
 added_tokens [{"id":3,"content":"</s>","single_word":false,"lstrip":true,"rstrip":true,"normalized":false,"special":true},{"id":8,"content":"see","single_word":true,"lstrip":false,"rstrip":false,"normalized":true,"special":false}]"###;
 
 fn main() -> io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let put = |target: &str, name: &str, bytes: &[u8]| {
-        let folder = root.join("corpus").join(target);
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(name), bytes)
-    };
-    for entry in fs::read_dir(root.join("../configs"))? {
+    const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
+    let put = |target: &str, name: &str, bytes: &[u8]| write_seed(PACKAGE, target, name, bytes);
+    for entry in fs::read_dir(Path::new(PACKAGE).join("../configs"))? {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(".toml") {
             put("config", &name, &fs::read(&path)?)?;
         }
     }
@@ -81,10 +75,9 @@ fn main() -> io::Result<()> {
         ("words", TokenizerConfig::words()),
         ("pieces", TokenizerConfig::bpe(24).with_byte_fallback(false)),
     ] {
-        let tokenizer = config
-            .train(["long time", "no see"])
-            .map_err(io::Error::other)?;
-        let json = tokenizer.to_json().map_err(io::Error::other)?;
+        let tokenizer = config.train(["long time", "no see"]);
+        let json = tokenizer.and_then(|tokenizer| tokenizer.to_json());
+        let json = json.map_err(io::Error::other)?;
         put("tokenizer", name, json.as_bytes())?;
         let components = COMPONENTS.lines().filter_map(|line| line.split_once(' '));
         for (i, (key, value)) in components.enumerate() {

@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
         3 => LabelledText::csv(&path, "text", "label").with_delimiter(b';'),
         _ => LabelledText::json_lines(&path, "label", "text"),
     };
-    match reader.with_allowed_bad(0.9).read() {
+    match reader.with_max_malformed(0.9).read() {
         Ok(read) => {
             assert_eq!(read.report.num_examples, read.examples.len());
             let mut size = 0;

@@ -30,10 +30,8 @@ fn parse(text: &str) -> Result<Ids, String> {
     }
     let mut ids = Ids::new();
     for part in text.split(',') {
-        let id = part
-            .trim()
-            .parse()
-            .map_err(|error| format!("{error} (or all)"))?;
+        let id = part.trim().parse();
+        let id = id.map_err(|error| format!("{error} (or all)"))?;
         if !ids.contains(&id) {
             ids.push(id);
         }
@@ -46,14 +44,12 @@ impl Backends {
         &self.ids
     }
 
-    /// The cargo features that enable them.
     pub(crate) fn features(&self) -> Vec<&'static str> {
         self.features_with(vulkan::has_gpu())
     }
 
     fn features_with(&self, has_gpu: bool) -> Vec<&'static str> {
-        let ids = self.ids().iter();
-        let mut features: Vec<_> = ids.map(|id| id.backend.feature()).collect();
+        let mut features: Vec<_> = self.ids.iter().map(|id| id.backend.feature()).collect();
         // Autotuning pays off on a GPU only: on a software adapter it takes minutes and selects the
         // same kernel for every shape.
         let is_tunable = |feature: &&str| ["wgpu", "vulkan", "cuda"].contains(feature);
@@ -65,7 +61,6 @@ impl Backends {
         features
     }
 
-    /// A single backend.
     pub(crate) fn one(id: BackendId, install: bool) -> Self {
         Self {
             ids: vec![id],
@@ -73,7 +68,6 @@ impl Backends {
         }
     }
 
-    /// One of them, with the same options.
     pub(crate) fn only(&self, id: BackendId) -> Self {
         Self::one(id, self.install)
     }
@@ -98,7 +92,6 @@ impl Backends {
     }
 }
 
-/// Environment variables for a child process.
 pub(crate) type Environment = Vec<(&'static str, OsString)>;
 
 #[cfg(test)]

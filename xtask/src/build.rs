@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -10,16 +9,13 @@ use serde_json::Value;
 use crate::backends::Environment;
 use crate::paths;
 
-/// An executable built by cargo.
 #[derive(Debug, Clone)]
 pub(crate) struct Built {
     /// Name of the cargo target.
     pub(crate) target: String,
     /// Kind of the target: `lib`, `bin`, `test`, ...
     pub(crate) kind: String,
-    /// Whether it is a test executable.
     pub(crate) test: bool,
-    /// Folder of its package.
     pub(crate) package: PathBuf,
     pub(crate) executable: PathBuf,
 }
@@ -27,27 +23,20 @@ pub(crate) struct Built {
 impl Built {
     /// The executable of a compiler-artifact message, if any.
     fn from_message(message: &Value) -> Option<Self> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let target = &message["target"];
-        let mut package = PathBuf::from(text(&message["manifest_path"]));
-        package.pop();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let manifest = PathBuf::from(message["manifest_path"].as_str()?);
         Some(Self {
             executable: message["executable"].as_str()?.into(),
-            target: text(&target["name"]),
-            kind: text(&target["kind"][0]),
+            target: text(&message["target"]["name"])?,
+            kind: text(&message["target"]["kind"][0])?,
             test: message["profile"]["test"] == true,
-            package,
+            package: manifest.parent()?.to_owned(),
         })
     }
 }
 
-/// Runs `cargo` with `arguments`, separated by spaces, and returns the executables and the elapsed
-/// time. Progress goes to the terminal.
-pub(crate) fn cargo_build(
-    arguments: &str,
-    environment: &Environment,
-) -> Result<(Vec<Built>, Duration)> {
-    let start = Instant::now();
+/// Runs `cargo` and returns the executables. Progress goes to the terminal.
+pub(crate) fn cargo_build(arguments: &str, environment: &Environment) -> Result<Vec<Built>> {
     let output = cargo(arguments, environment)
         .arg("--message-format=json-render-diagnostics")
         .stdout(Stdio::piped())
@@ -66,10 +55,9 @@ pub(crate) fn cargo_build(
             .with_context(|| format!("unexpected output of cargo: {line:?}"))?;
         built.extend(Built::from_message(&message));
     }
-    Ok((built, start.elapsed()))
+    Ok(built)
 }
 
-/// Runs `cargo` and returns its output.
 pub(crate) fn cargo_output(arguments: &str, environment: &Environment) -> Result<Output> {
     cargo(arguments, environment)
         .output()
@@ -103,12 +91,9 @@ pub(crate) fn stdout_of(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// The first line of a program's standard output.
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
-    stdout_of(program, arguments)?
-        .lines()
-        .next()
-        .map(str::to_owned)
+    let stdout = stdout_of(program, arguments)?;
+    stdout.lines().next().map(str::to_owned)
 }
 
 fn cargo(arguments: &str, environment: &Environment) -> Command {
@@ -122,16 +107,13 @@ fn cargo(arguments: &str, environment: &Environment) -> Command {
     command
 }
 
-/// Sets the environment of a child process.
 pub(crate) fn set_environment(command: &mut Command, environment: &Environment) {
     // `cargo run` sets variables of this package, and build scripts watch them: passed on, they
     // would rebuild LibTorch's bindings whenever cargo was last called in another way or clone.
     for (name, _) in std::env::vars_os() {
-        let is_of_xtask = name.to_str().is_some_and(|name| {
-            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
-        });
-        if is_of_xtask {
-            command.env_remove(name);
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
         }
     }
     // torch-sys would prefer these to the LIBTORCH that was found and checked.

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use zoo_spec::libtorch_version;
 
 use crate::backends::Environment;
@@ -26,19 +26,15 @@ const BYPASS: &str = "LIBTORCH_BYPASS_VERSION_CHECK";
 /// The source of the private copy.
 const INSTALLED: &str = "installed by cargo xtask";
 
-/// A LibTorch installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LibTorch {
     /// Folder with `include/` and `lib/`.
     pub(crate) folder: PathBuf,
-    /// Its version, if known.
     pub(crate) version: Option<String>,
-    /// Where it was found.
     pub(crate) source: &'static str,
 }
 
 impl LibTorch {
-    /// Environment variables to build and run with it.
     pub(crate) fn environment(&self) -> Environment {
         let mut libraries = vec![self.folder.join("lib")];
         // A wheel has CUDA libraries in sibling packages, and needs them even on the CPU.
@@ -63,12 +59,10 @@ impl LibTorch {
         ]
     }
 
-    /// Whether it was built with CUDA.
     pub(crate) fn has_cuda_library(&self) -> bool {
         self.folder.join("lib/libtorch_cuda.so").exists()
     }
 
-    /// The LibTorch in `folder`, if any.
     fn in_folder(folder: &Path, source: &'static str) -> Option<Self> {
         let library = ["so", "dylib"]
             .iter()
@@ -81,9 +75,8 @@ impl LibTorch {
     }
 
     fn is_supported_version(&self) -> bool {
-        self.version
-            .as_deref()
-            .is_none_or(|version| version.starts_with(&format!("{SERIES}.")))
+        let version = self.version.as_deref();
+        version.is_none_or(|version| version.starts_with(&format!("{SERIES}.")))
     }
 }
 
@@ -95,31 +88,28 @@ pub(crate) fn find() -> Result<Option<LibTorch>> {
     if let Some(found) = from_python().filter(LibTorch::is_supported_version) {
         return Ok(Some(found));
     }
-    Ok(LibTorch::in_folder(
-        &private_folder()?.join("torch"),
-        INSTALLED,
-    ))
+    let private = private_folder()?.join("torch");
+    Ok(LibTorch::in_folder(&private, INSTALLED))
 }
 
 fn from_variable(folder: &Path, any_version: bool) -> Result<LibTorch> {
     // A build script would resolve a relative path from its own package.
     let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let Some(found) = LibTorch::in_folder(folder, "LIBTORCH") else {
-        bail!(
+    let found = LibTorch::in_folder(folder, "LIBTORCH").with_context(|| {
+        format!(
             "LIBTORCH is set to {}, which is not LibTorch (no include/torch or lib/libtorch_cpu)\n  \
              help: set it to a LibTorch folder, or unset it to let cargo xtask install one",
             folder.display()
-        );
-    };
-    if !found.is_supported_version() && !any_version {
-        bail!(
-            "LIBTORCH is set to {}, version {}, but tch 0.22 requires {SERIES}\n  \
-             help: set it to a LibTorch {SERIES}, unset it to let cargo xtask install one, or set \
-             {BYPASS}=1 to use this one",
-            folder.display(),
-            found.version.unwrap_or_default()
-        );
-    }
+        )
+    })?;
+    ensure!(
+        any_version || found.is_supported_version(),
+        "LIBTORCH is set to {}, version {}, but tch 0.22 requires {SERIES}\n  \
+         help: set it to a LibTorch {SERIES}, unset it to let cargo xtask install one, or set \
+         {BYPASS}=1 to use this one",
+        folder.display(),
+        found.version.unwrap_or_default()
+    );
     Ok(found)
 }
 
@@ -155,11 +145,10 @@ fn private_folder() -> Result<PathBuf> {
 
 /// Finds LibTorch, or installs it. The error lists three ways to provide one.
 pub(crate) fn provide() -> Result<LibTorch> {
-    if cxx_compiler().is_none() {
-        bail!(
-            "the tch backends need a C++ compiler for LibTorch's bindings\n  help: apt-get install g++"
-        );
-    }
+    ensure!(
+        cxx_compiler().is_some(),
+        "the tch backends need a C++ compiler for LibTorch's bindings\n  help: apt-get install g++"
+    );
     if let Some(found) = find()? {
         return Ok(found);
     }
@@ -217,9 +206,10 @@ fn install(home: &Path) -> Result<()> {
         .stdout(std::io::stderr())
         .status()
         .context("cannot start pip")?;
-    if !status.success() {
-        bail!("pip install torch=={VERSION} failed (see above)");
-    }
+    ensure!(
+        status.success(),
+        "pip install torch=={VERSION} failed (see above)"
+    );
     fs::rename(&partial, home)
         .with_context(|| format!("cannot move the finished install to {}", home.display()))
 }
@@ -246,23 +236,19 @@ mod tests {
         let found = from_variable(supported.path(), false).expect("a LibTorch 2.9");
         assert_eq!(found.version.as_deref(), Some("2.9.0+cpu"));
 
+        let wheel = "__all__ = ['__version__']\n__version__ = '2.9.1+cu128'\n";
+        let wheel = fake_libtorch("version.py", wheel);
+        let found = from_variable(wheel.path(), false).expect("a LibTorch 2.9");
+        assert_eq!(found.version.as_deref(), Some("2.9.1+cu128"));
+
+        let error = |folder| from_variable(folder, false).unwrap_err().to_string();
+        let missing = error(Path::new("/nowhere"));
+        assert!(missing.starts_with("LIBTORCH is set to /nowhere, which is not LibTorch"));
         let newer = fake_libtorch("build-version", "2.11.0");
-        let missing = "LIBTORCH is set to /nowhere, which is not LibTorch";
-        let unsupported = "version 2.11.0, but tch 0.22 requires 2.9";
-        for (folder, parts) in [
-            (Path::new("/nowhere"), [missing, ""]),
-            (newer.path(), [unsupported, BYPASS]),
-        ] {
-            let error = from_variable(folder, false).unwrap_err().to_string();
-            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        let unsupported = error(newer.path());
+        for part in ["version 2.11.0, but tch 0.22 requires 2.9", BYPASS] {
+            assert!(unsupported.contains(part), "{unsupported}");
         }
         assert!(from_variable(newer.path(), true).is_ok());
-    }
-
-    #[test]
-    fn version_of_a_wheel() {
-        let text = "__all__ = ['__version__']\n__version__ = '2.9.1+cu128'\n";
-        let version = libtorch_version(fake_libtorch("version.py", text).path());
-        assert_eq!(version.as_deref(), Some("2.9.1+cu128"));
     }
 }

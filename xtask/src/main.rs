@@ -1,21 +1,18 @@
-//! `cargo xtask`: the development commands of the workspace.
-//!
-//! It does not link Burn, so it compiles in seconds; it builds the other programs with the features
-//! that a backend needs.
+//! `cargo xtask`: the development commands of the workspace. It does not link Burn, so it compiles
+//! in seconds; it builds the other programs with the features that a backend needs.
 
 mod backends;
 mod bench;
 mod build;
 mod check;
 mod doctor;
-mod hub;
 mod libtorch;
 mod packages;
 mod paths;
 mod program;
 mod readme;
+mod start;
 mod test;
-mod train;
 mod vulkan;
 
 use std::io::Write;
@@ -38,11 +35,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Train a model from a TOML config
-    Train(train::Train),
+    Train(start::Train),
     /// Run the zoo program: translate, classify, generate, ... (see zoo -- --help)
-    Zoo(train::Zoo),
+    Zoo(start::Zoo),
     /// Download a dataset from the Hugging Face Hub
-    Hub(hub::Hub),
+    Hub(start::Hub),
     /// Benchmark attention mechanisms and models
     Bench(Box<bench::Bench>),
     /// Run the tests on one or more backends

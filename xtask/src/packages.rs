@@ -2,11 +2,6 @@
 //!
 //! Cargo unifies features over all packages of a command. Tests, benchmarks and training therefore
 //! name the same packages, so that Burn is compiled once with the same features.
-//!
-//! The exception is a benchmark without flex ([`program`]). It does not compile burn-flex, and shares
-//! all crates with training except those that depend on the set of backends: burn-tensor,
-//! burn-dispatch, burn-core and their dependents. Features of other crates that burn-train enables
-//! are pinned in `crates/backend/Cargo.toml`.
 
 /// Packages that link Burn and have a feature for each backend.
 const WITH_FEATURES: [&str; 5] = [
@@ -30,34 +25,16 @@ const LIGHT: [&str; 6] = [
     "zoo-viz",
 ];
 
-/// The package that links burn-train, and its program.
-const TRAINING: &str = "zoo-train";
-const ZOO: &str = "zoo";
-
 /// The arguments of `cargo COMMAND` for all packages that link Burn, with these backends.
 pub(crate) fn with_burn(command: &str, backends: &[&str]) -> String {
-    arguments(command, backends, |_| true)
+    let features = features(backends);
+    let packages = package_flags(&[&WITH_FEATURES[..], &WITHOUT_FEATURES].concat());
+    format!("{command} --release --features {features}{packages}")
 }
 
 /// The arguments of `cargo build` for one program.
-///
-/// burn-train enables Burn's feature `flex` for any backend. A program that does not train is
-/// therefore built without the package [`TRAINING`], unless flex is requested anyway: then
-/// everything is shared with the tests.
 pub(crate) fn program(name: &str, backends: &[&str]) -> String {
-    let all = name == ZOO || backends.contains(&"flex");
-    let build = arguments("build", backends, |package| all || package != TRAINING);
-    format!("{build} --bin {name}")
-}
-
-fn arguments(command: &str, backends: &[&str], is_selected: impl Fn(&str) -> bool) -> String {
-    let mut packages: Vec<_> = (WITH_FEATURES.into_iter())
-        .filter(|package| is_selected(package))
-        .collect();
-    let features = features_of(&packages, backends);
-    packages.extend(WITHOUT_FEATURES);
-    let packages = package_flags(&packages);
-    format!("{command} --release --features {features}{packages}")
+    format!("{} --bin {name}", with_burn("build", backends))
 }
 
 fn package_flags(packages: &[&str]) -> String {
@@ -67,16 +44,11 @@ fn package_flags(packages: &[&str]) -> String {
 
 /// The value of `--features` for every package with backend features.
 pub(crate) fn features(backends: &[&str]) -> String {
-    features_of(&WITH_FEATURES, backends)
-}
-
-fn features_of(packages: &[&str], backends: &[&str]) -> String {
     let of_package = |package| {
-        backends
-            .iter()
-            .map(move |backend| format!("{package}/{backend}"))
+        let features = backends.iter();
+        features.map(move |backend| format!("{package}/{backend}"))
     };
-    let features: Vec<_> = packages.iter().flat_map(of_package).collect();
+    let features: Vec<_> = WITH_FEATURES.iter().flat_map(of_package).collect();
     features.join(",")
 }
 
@@ -95,25 +67,6 @@ mod tests {
     use super::*;
     use crate::build::stdout_of;
 
-    #[test]
-    fn programs_and_tests_share_packages() {
-        for (name, backends, training) in [
-            ("zoo", &["autotune", "wgpu"][..], true),
-            ("zoo-bench", &["flex", "wgpu"], true),
-            ("zoo-bench", &["autotune", "wgpu"], false),
-            ("zoo-backend", &["tch"], false),
-        ] {
-            let mut expected = with_burn("build", backends);
-            if !training {
-                for backend in backends {
-                    expected = expected.replace(&format!(",zoo-train/{backend}"), "");
-                }
-                expected = expected.replace(" --package zoo-train", "");
-            }
-            assert_eq!(program(name, backends), format!("{expected} --bin {name}"));
-        }
-    }
-
     fn cargo(arguments: &str) -> String {
         let arguments: Vec<_> = arguments.split_whitespace().collect();
         stdout_of(env!("CARGO"), &arguments).unwrap_or_else(|| panic!("cargo {arguments:?} failed"))
@@ -128,21 +81,18 @@ mod tests {
 
     #[test]
     fn every_package_is_tested() {
-        let all = WITH_FEATURES.iter().chain(&WITHOUT_FEATURES).chain(&LIGHT);
-        let listed: BTreeSet<_> = all.copied().collect();
+        let listed = [&WITH_FEATURES[..], &WITHOUT_FEATURES, &LIGHT].concat();
         let packages = packages();
-        let names = packages
-            .iter()
-            .filter_map(|package| package["name"].as_str());
-        assert_eq!(names.collect::<BTreeSet<_>>(), listed);
+        let names = packages.iter().map(|package| package["name"].as_str());
+        let names: BTreeSet<_> = names.collect();
+        assert_eq!(names, listed.into_iter().map(Some).collect());
     }
 
     /// Metadata for crates.io and docs.rs that cargo does not require.
     #[test]
     fn published_packages_have_metadata() {
-        let published: Vec<_> = (packages().into_iter())
-            .filter(|package| package["publish"].is_null())
-            .collect();
+        let mut published = packages();
+        published.retain(|package| package["publish"].is_null());
         assert!(published.len() >= 2);
         for package in published {
             let name = &package["name"];
@@ -163,12 +113,8 @@ mod tests {
             assert_eq!(documented.is_none(), features.is_empty(), "{name}");
             for feature in documented.into_iter().flatten() {
                 let feature = feature.as_str().expect("a name");
-                let is_built =
-                    features.contains_key(feature) && !["tch", "cuda"].contains(&feature);
-                assert!(
-                    is_built,
-                    "docs.rs cannot build the feature {feature} of {name}"
-                );
+                assert!(features.contains_key(feature), "{name}: {feature}");
+                assert!(!["tch", "cuda"].contains(&feature), "{name}: {feature}");
             }
         }
     }
@@ -217,35 +163,24 @@ mod tests {
         }
     }
 
-    /// A benchmark compiles only the part of Burn that it uses, and shares it with training, except
-    /// for the crates that depend on the set of backends.
     #[test]
-    fn benchmarks_and_training_share_dependencies() {
-        let depends_on_backends = ["burn-core v", "burn-dispatch v", "burn-tensor v"];
-        for (backends, may_differ) in [
-            (&["flex"][..], &[][..]),
-            (&["flex", "ndarray", "tch", "wgpu"], &[]),
-            (&["wgpu"], &depends_on_backends),
-            (&["autotune", "vulkan"], &depends_on_backends),
-            (&["ndarray"], &depends_on_backends),
-            (&["tch"], &depends_on_backends),
+    fn only_the_requested_backends_are_compiled() {
+        for (backends, crates) in [
+            (&["flex"][..], ["flex"]),
+            (&["wgpu"], ["wgpu"]),
+            (&["autotune", "vulkan"], ["wgpu"]),
+            (&["ndarray"], ["ndarray"]),
+            (&["tch"], ["tch"]),
         ] {
-            let bench = compiled(&program("zoo-bench", backends), "normal,build");
-            let zoo = compiled(&program("zoo", backends), "normal,build");
-            let differences = differences(&bench, &zoo);
-            let unexpected: Vec<_> = differences
-                .iter()
-                .filter(|name| !name.starts_with("zoo-"))
-                .filter(|name| !may_differ.iter().any(|start| name.starts_with(start)))
-                .collect();
-            assert!(
-                unexpected.is_empty(),
-                "{backends:?}: pin the features of {unexpected:?} in crates/backend/Cargo.toml"
-            );
-            if !backends.contains(&"flex") {
-                let compiles = |start| bench.iter().any(|line| line.starts_with(start));
-                assert!(compiles("burn-dispatch v"));
-                assert!(!compiles("burn-flex v") && !compiles("burn-train v"));
+            let lines = compiled(&program("zoo", backends), "normal,build");
+            for backend in ["flex", "ndarray", "tch", "wgpu"] {
+                let start = format!("burn-{backend} v");
+                let is_compiled = lines.iter().any(|line| line.starts_with(&start));
+                assert_eq!(
+                    is_compiled,
+                    crates.contains(&backend),
+                    "{backends:?}: {backend}"
+                );
             }
         }
     }

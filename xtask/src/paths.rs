@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The root of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     // Clones may share a target directory and so this executable: the run-time variable names the
     // current clone, the compile-time variable the one that built it.

@@ -1,12 +1,13 @@
 //! Building and starting the programs that link Burn.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::backends::{Backends, Environment};
-use crate::{build, packages, paths};
+use crate::build::{self, Built};
+use crate::{packages, paths};
 
 /// Builds a program with these backends and returns the path of a copy.
 pub(crate) fn provide(
@@ -15,28 +16,29 @@ pub(crate) fn provide(
     environment: &Environment,
 ) -> Result<PathBuf> {
     let features = backends.features();
-    let (built, _) = build::cargo_build(&packages::program(name, &features), environment)?;
-    let program = built
-        .iter()
-        .find(|built| built.target == name && built.kind == "bin")
-        .with_context(|| format!("cargo did not build {name}"))?;
-    let file = program.executable.file_name().unwrap_or_default();
-    let copy = paths::target()
-        .join(name)
-        .join(features.join(","))
-        .join(file);
-    keep(&program.executable, &copy)?;
-    Ok(copy)
+    let built = build::cargo_build(&packages::program(name, &features), environment)?;
+    keep(name, &built, &features)
 }
 
 /// Copies a program to a path that the next build does not overwrite, atomically.
-pub(crate) fn keep(program: &Path, copy: &Path) -> Result<()> {
-    let folder = copy.parent().unwrap_or(Path::new(""));
+pub(crate) fn keep(name: &str, built: &[Built], features: &[&str]) -> Result<PathBuf> {
+    let is_program = |built: &&Built| !built.test && built.kind == "bin" && built.target == name;
+    let program = built.iter().find(is_program);
+    let program = program.with_context(|| format!("cargo did not build {name}"))?;
+    let program = &program.executable;
+    let folder = copies(name).join(features.join(","));
+    let copy = folder.join(program.file_name().unwrap_or_default());
     let partial = folder.join(format!(".{}", std::process::id()));
-    std::fs::create_dir_all(folder)
+    std::fs::create_dir_all(&folder)
         .and_then(|()| std::fs::copy(program, &partial))
-        .and_then(|_| std::fs::rename(&partial, copy))
-        .with_context(|| format!("cannot copy {} to {}", program.display(), copy.display()))
+        .and_then(|_| std::fs::rename(&partial, &copy))
+        .with_context(|| format!("cannot copy {} to {}", program.display(), copy.display()))?;
+    Ok(copy)
+}
+
+/// Folder of the copies of a program, one folder for each list of features.
+pub(crate) fn copies(name: &str) -> PathBuf {
+    paths::target().join(name)
 }
 
 /// Replaces this process by `command`, which inherits the terminal and determines the exit code.

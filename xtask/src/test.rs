@@ -4,12 +4,12 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::backends::{Backends, Environment};
 use crate::build::{self, Built};
-use crate::{doctor, packages, paths, print};
+use crate::{doctor, packages, paths, print, program};
 
 #[derive(Args)]
 pub(crate) struct Test {
@@ -38,13 +38,13 @@ impl Test {
         let ids = self.backends.ids().iter();
         let names: Vec<_> = ids.map(ToString::to_string).collect();
         print(&format!("building the tests for {}\n", names.join(", ")));
-        let (programs, elapsed) = self.build(&environment)?;
-        print(&format!("built in {}\n\n", seconds(elapsed)));
+        let start = Instant::now();
+        let mut programs = self.build(&environment)?;
+        print(&format!("built in {}\n\n", seconds(start.elapsed())));
 
-        let (on_device, without_device): (Vec<_>, Vec<_>) = programs
-            .into_iter()
-            .filter(|program| program.test)
-            .partition(Built::uses_device);
+        programs.retain(|program| program.test);
+        let (on_device, without_device): (Vec<_>, Vec<_>) =
+            programs.into_iter().partition(Built::uses_device);
 
         let mut total = Tally::default();
         let mut tally = Tally::default();
@@ -79,26 +79,17 @@ impl Test {
             total.add(tally);
         }
 
+        let Tally { passed, failed, .. } = total;
         // On its own line, for people and scripts.
-        print(&format!(
-            "\n{} passed, {} failed\n",
-            total.passed, total.failed
-        ));
-        if total.failed > 0 {
-            bail!("{} tests failed", total.failed);
-        }
-        if total.passed == 0 {
-            bail!(
-                "no test name contains \"{}\"",
-                self.filter.as_deref().unwrap_or_default()
-            );
-        }
+        print(&format!("\n{passed} passed, {failed} failed\n"));
+        ensure!(failed == 0, "{failed} tests failed");
+        let filter = self.filter.as_deref().unwrap_or_default();
+        ensure!(passed > 0, "no test name contains \"{filter}\"");
         Ok(())
     }
 
-    fn build(&self, environment: &Environment) -> Result<(Vec<Built>, Duration)> {
-        let (mut programs, light_elapsed) =
-            build::cargo_build(&packages::light_tests(), &Environment::new())?;
+    fn build(&self, environment: &Environment) -> Result<Vec<Built>> {
+        let mut programs = build::cargo_build(&packages::light_tests(), &Environment::new())?;
         if self.outside {
             programs.extend(build_outside()?);
         }
@@ -108,10 +99,10 @@ impl Test {
         if self.timings {
             arguments.push_str(" --timings");
         }
-        let (heavy, heavy_elapsed) = build::cargo_build(&arguments, environment)?;
-        doctor::keep_probe(&heavy, &self.backends.features())?;
+        let heavy = build::cargo_build(&arguments, environment)?;
+        program::keep(doctor::PROBE, &heavy, &self.backends.features())?;
         programs.extend(heavy);
-        Ok((programs, light_elapsed + heavy_elapsed))
+        Ok(programs)
     }
 
     fn doc_tests(&self, environment: &Environment) -> Result<Tally> {
@@ -124,7 +115,7 @@ impl Test {
             environment.push(("BURN_DEVICE", "flex".into()));
         }
         let output = build::cargo_output(&format!("{arguments} --doc"), &environment)?;
-        Ok(Tally::from_output("doc tests", &output, start.elapsed()))
+        Ok(Tally::from_output("doc tests", &output, start))
     }
 
     /// Runs programs on one device, as many in parallel as there are cores, up to eight: most wait
@@ -136,7 +127,8 @@ impl Test {
             .iter()
             .partition(|program| program.can_be_sharded());
         // Shards are short, so they come last.
-        let mut jobs: Vec<_> = (whole.into_iter().rev())
+        let whole = whole.into_iter().rev();
+        let mut jobs: Vec<_> = whole
             .map(|program| (program, environment.clone()))
             .collect();
         for program in sharded {
@@ -170,14 +162,10 @@ impl Test {
         let mut command = Command::new(&program.executable);
         command.args(&self.filter).current_dir(&program.package);
         build::set_environment(&mut command, environment);
-        let output = command
-            .output()
-            .with_context(|| format!("cannot start {}", program.executable.display()))?;
-        Ok(Tally::from_output(
-            &program.name(),
-            &output,
-            start.elapsed(),
-        ))
+        let output = command.output();
+        let output =
+            output.with_context(|| format!("cannot start {}", program.executable.display()))?;
+        Ok(Tally::from_output(&program.name(), &output, start))
     }
 }
 
@@ -191,24 +179,19 @@ fn build_outside() -> Result<Vec<Built>> {
     let target = paths::target().join("outside");
     let environment = vec![("CARGO_TARGET_DIR", target.into_os_string())];
     let arguments = "test --no-run --quiet --manifest-path outside/Cargo.toml";
-    Ok(build::cargo_build(arguments, &environment)?.0)
+    build::cargo_build(arguments, &environment)
 }
 
 impl Built {
     /// Integration tests of packages with backend features open a device; unit tests do not.
     fn uses_device(&self) -> bool {
-        let package = self.package.file_name().unwrap_or_default();
-        self.kind == "test"
-            && ["conformance", "backend", "benches", "examples", "train"]
-                .iter()
-                .any(|folder| package == *folder)
+        let mut folders = ["conformance", "backend", "benches", "examples", "train"].iter();
+        self.kind == "test" && folders.any(|folder| self.package.ends_with(folder))
     }
 
     /// Whether its tests can be split between processes with `ZOO_SHARD`.
     fn can_be_sharded(&self) -> bool {
-        self.package
-            .file_name()
-            .is_some_and(|folder| folder == "conformance")
+        self.package.ends_with("conformance")
     }
 
     fn name(&self) -> String {
@@ -219,7 +202,6 @@ impl Built {
     }
 }
 
-/// Results of test programs.
 #[derive(Default)]
 struct Tally {
     passed: usize,
@@ -233,11 +215,11 @@ struct Tally {
 
 impl Tally {
     /// Parses the output of a test program, and prints it if it failed.
-    fn from_output(name: &str, output: &Output, time: Duration) -> Self {
+    fn from_output(name: &str, output: &Output, start: Instant) -> Self {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
         let mut tally = Self::parse(&stdout, output.status.success());
-        tally.time = time;
+        tally.time = start.elapsed();
         if tally.failed > 0 {
             print(&format!("---- {name} ({})\n{stdout}\n", output.status));
             // Failed tests are reported on stdout. stderr has expected panics, too, and is needed
@@ -265,9 +247,7 @@ impl Tally {
         }
         // A crash, or no summary at all, counts as one failure.
         tally.crashed = tally.failed == 0 && !(success && text.contains("test result: "));
-        if tally.crashed {
-            tally.failed = 1;
-        }
+        tally.failed += usize::from(tally.crashed);
         tally
     }
 
@@ -291,11 +271,9 @@ impl Tally {
 
     fn print(&self, name: &str) {
         let verdict = if self.failed == 0 { "ok" } else { "FAILED" };
+        let (passed, failed, time) = (self.passed, self.failed, seconds(self.time));
         print(&format!(
-            "{name:<10} {verdict:<6} {:>4} passed {:>3} failed {:>9}\n",
-            self.passed,
-            self.failed,
-            seconds(self.time)
+            "{name:<10} {verdict:<6} {passed:>4} passed {failed:>3} failed {time:>9}\n"
         ));
         for note in &self.notes {
             print(&format!("           {note}\n"));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use crate::build::{run, stdout_of};
@@ -12,19 +12,16 @@ use crate::build::{run, stdout_of};
 /// Debian's software driver; it depends on the loader.
 const PACKAGE: &str = "mesa-vulkan-drivers";
 
-/// The result of a driver search.
 #[derive(Serialize)]
 pub(crate) struct Search {
     /// Whether the loader, `libvulkan.so.1`, is installed.
     pub(crate) loader: bool,
-    /// Manifests of the drivers.
     pub(crate) drivers: Vec<PathBuf>,
     /// What to do if something is missing.
     pub(crate) remedy: Option<String>,
 }
 
 impl Search {
-    /// What is missing.
     pub(crate) fn missing(&self) -> &'static str {
         match (self.loader, self.drivers.is_empty()) {
             (false, true) => "no Vulkan loader (libvulkan.so.1) and no Vulkan driver",
@@ -37,24 +34,17 @@ impl Search {
 
 /// Searches for a loader and drivers like the Vulkan loader.
 pub(crate) fn search() -> Search {
-    let listed = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
-        .into_iter()
-        .filter_map(std::env::var_os)
-        .find(|value| !value.is_empty());
-    let drivers: Vec<PathBuf> = match listed {
-        Some(paths) => std::env::split_paths(&paths)
-            .filter(|p| p.exists())
-            .collect(),
-        None => ["/usr/share", "/usr/local/share", "/etc"]
-            .iter()
-            .map(|base| Path::new(base).join("vulkan/icd.d"))
-            .filter_map(|folder| fs::read_dir(folder).ok())
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|e| e == "json"))
-            .collect(),
-    };
+    let variables = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].into_iter();
+    let mut listed = variables.filter_map(std::env::var_os);
+    let mut drivers: Vec<PathBuf> = Vec::new();
+    if let Some(paths) = listed.find(|value| !value.is_empty()) {
+        drivers.extend(std::env::split_paths(&paths).filter(|path| path.exists()));
+    } else {
+        for folder in ["/usr/share", "/usr/local/share", "/etc"] {
+            let files = entries(&format!("{folder}/vulkan/icd.d")).map(|entry| entry.path());
+            drivers.extend(files.filter(|path| path.extension().is_some_and(|e| e == "json")));
+        }
+    }
     let loader = has_loader();
     // macOS and Windows have their own graphics APIs.
     let complete = !cfg!(target_os = "linux") || (loader && !drivers.is_empty());
@@ -79,12 +69,15 @@ fn has_loader() -> bool {
     on_path || ["ldconfig", "/sbin/ldconfig"].into_iter().any(lists_it)
 }
 
+fn entries(folder: &str) -> impl Iterator<Item = fs::DirEntry> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
 /// Whether the machine seems to have a GPU, judging by its device files.
 pub(crate) fn has_gpu() -> bool {
     if !cfg!(target_os = "linux") {
         return true;
     }
-    let entries = |folder| fs::read_dir(folder).into_iter().flatten().flatten();
     let named =
         |entry: fs::DirEntry, start: &str| entry.file_name().to_string_lossy().starts_with(start);
     entries("/dev/dri").any(|entry| named(entry, "renderD"))
@@ -97,38 +90,35 @@ pub(crate) fn provide(install: bool) -> Result<()> {
     let Some(remedy) = &found.remedy else {
         return Ok(());
     };
-    if !install {
-        bail!(
-            "wgpu needs a Vulkan driver, but this machine has {}\n  help: {}\n  \
-             or run this again with --install (Debian, as root)",
-            found.missing(),
-            remedy
-        );
-    }
-    if !Path::new("/usr/bin/apt-get").exists() {
-        bail!(
-            "--install needs apt-get, which was not found\n  help: install Mesa's Vulkan drivers with \
-             your package manager, or your GPU's driver"
-        );
-    }
+    ensure!(
+        install,
+        "wgpu needs a Vulkan driver, but this machine has {}\n  help: {remedy}\n  \
+         or run this again with --install (Debian, as root)",
+        found.missing()
+    );
+    ensure!(
+        Path::new("/usr/bin/apt-get").exists(),
+        "--install needs apt-get, which was not found\n  help: install Mesa's Vulkan drivers with \
+         your package manager, or your GPU's driver"
+    );
     eprintln!("installing {PACKAGE}");
-    apt_get(&["update", "-qq"])?;
-    apt_get(&["install", "-y", "-qq", "--no-install-recommends", PACKAGE])?;
+    apt_get("update -qq")?;
+    apt_get(&format!("install -y -qq --no-install-recommends {PACKAGE}"))?;
     let found = search();
-    if found.remedy.is_some() {
-        bail!(
-            "{PACKAGE} was installed, but there is still {}",
-            found.missing()
-        );
-    }
+    let missing = found.missing();
+    ensure!(
+        found.remedy.is_none(),
+        "{PACKAGE} was installed, but there is still {missing}"
+    );
     Ok(())
 }
 
-fn apt_get(arguments: &[&str]) -> Result<()> {
+fn apt_get(arguments: &str) -> Result<()> {
     let mut command = Command::new("apt-get");
-    command.args(arguments);
-    // Progress goes to stderr: stdout may be JSON.
-    command.stdout(std::io::stderr());
-    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+        .args(arguments.split(' '))
+        // Progress goes to stderr: stdout may be JSON.
+        .stdout(std::io::stderr())
+        .env("DEBIAN_FRONTEND", "noninteractive");
     run(&mut command).context("apt-get failed; it needs root")
 }

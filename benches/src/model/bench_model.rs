@@ -13,10 +13,20 @@ use zoo_models::{
 };
 use zoo_spec::{LocalM, LocalP, Mechanism, MechanismConfig};
 
+/// Input of a forward pass.
+pub(super) trait Batch: Sized {
+    /// The decoder inputs of a generation: prompts and generated tokens except the last.
+    fn with_generated(&self, _: &[Vec<u32>]) -> Result<Self> {
+        bail!("the model does not generate text")
+    }
+}
+
+impl Batch for Documents {}
+impl Batch for Tokens {}
+
 /// Operations that are benchmarked on a model.
 pub(super) trait BenchModel: Module {
-    /// Input of a forward pass.
-    type Batch;
+    type Batch: Batch;
 
     fn new(setup: &Setup, attention: Mechanism, device: &Device) -> Result<Self>;
 
@@ -31,12 +41,6 @@ pub(super) trait BenchModel: Module {
 
     /// Greedy generation for each sequence of a batch.
     fn generate(&self, _: &Setup, _: &Self::Batch) -> Result<Vec<Vec<u32>>> {
-        bail!("the model does not generate text")
-    }
-
-    /// Logits of a full forward pass at the positions of generated tokens:
-    /// `[batch, generated, vocabulary]`.
-    fn generated_logits(&self, _: &Self::Batch, _: &[Vec<u32>]) -> Result<Tensor<3>> {
         bail!("the model does not generate text")
     }
 
@@ -114,9 +118,11 @@ pub(super) struct Sequences<S> {
     source: S,
     target: Tokens,
     prompts: Vec<Vec<u32>>,
+    /// Limits of the target.
+    limits: Limits,
 }
 
-impl<S: Clone> Sequences<S> {
+impl<S> Sequences<S> {
     /// Samples sequences and their next-token targets. The first `prompt` tokens are the prompt.
     fn sample(
         setup: &Setup,
@@ -134,13 +140,15 @@ impl<S: Clone> Sequences<S> {
             source,
             target: Tokens::new(&part(0..setup.n), limits, device)?,
             prompts: part(0..prompt),
+            limits,
         };
         let next = Tokens::new(&part(1..setup.n + 1), limits, device)?;
         Ok((sequences, next))
     }
+}
 
-    /// The decoder inputs of a generation: prompts and generated tokens except the last.
-    fn with_generated(&self, generated: &[Vec<u32>], limits: Limits) -> Result<Self> {
+impl<S: Clone> Batch for Sequences<S> {
+    fn with_generated(&self, generated: &[Vec<u32>]) -> Result<Self> {
         let input = |(prompt, tokens): (&Vec<u32>, &Vec<u32>)| {
             let tokens = &tokens[..tokens.len().saturating_sub(1)];
             [prompt, tokens].concat()
@@ -148,8 +156,9 @@ impl<S: Clone> Sequences<S> {
         let inputs: Vec<Vec<u32>> = self.prompts.iter().zip(generated).map(input).collect();
         Ok(Self {
             source: self.source.clone(),
-            target: Tokens::new(&inputs, limits, &self.target.ids().device())?,
+            target: Tokens::new(&inputs, self.limits, &self.target.ids().device())?,
             prompts: self.prompts.clone(),
+            limits: self.limits,
         })
     }
 }
@@ -192,12 +201,6 @@ impl BenchModel for Gpt {
 
     fn generate(&self, setup: &Setup, batch: &Self::Batch) -> Result<Vec<Vec<u32>>> {
         generate_greedy(self, self.start(setup.batch)?, &batch.prompts, setup)
-    }
-
-    fn generated_logits(&self, batch: &Self::Batch, tokens: &[Vec<u32>]) -> Result<Tensor<3>> {
-        let logits = self.logits(&batch.with_generated(tokens, self.limits())?);
-        let [_, positions, _] = logits.dims();
-        Ok(logits.slice_dim(1, batch.prompts[0].len() - 1..positions))
     }
 
     fn generation_flops(&self, setup: &Setup) -> f64 {
@@ -243,10 +246,6 @@ impl BenchModel for Seq2Seq {
     fn generate(&self, setup: &Setup, pairs: &Self::Batch) -> Result<Vec<Vec<u32>>> {
         generate_greedy(self, self.start(&pairs.source), &pairs.prompts, setup)
     }
-
-    fn generated_logits(&self, pairs: &Self::Batch, tokens: &[Vec<u32>]) -> Result<Tensor<3>> {
-        Ok(self.logits(&pairs.with_generated(tokens, self.target_limits())?))
-    }
 }
 
 /// Transformer as in the paper: post-norm, sinusoidal positions, tied embeddings. The mechanism is
@@ -260,7 +259,7 @@ impl BenchModel for Transformer {
             .with_n_heads(setup.heads)
             .with_d_feed_forward(Some(setup.d_hidden))
             .with_layers(setup.layers)
-            .with_tying(Tying::All)
+            .with_tie_embeddings(Tying::All)
             .with_encoder_attention(attention)
             .with_decoder_attention(attention)
             .with_dropout(0.0);
@@ -281,10 +280,6 @@ impl BenchModel for Transformer {
 
     fn generate(&self, setup: &Setup, pairs: &Self::Batch) -> Result<Vec<Vec<u32>>> {
         generate_greedy(self, self.start(&pairs.source)?, &pairs.prompts, setup)
-    }
-
-    fn generated_logits(&self, pairs: &Self::Batch, tokens: &[Vec<u32>]) -> Result<Tensor<3>> {
-        Ok(self.logits(&pairs.with_generated(tokens, self.target_limits())?))
     }
 }
 

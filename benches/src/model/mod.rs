@@ -13,11 +13,10 @@ use zoo_kernels::{AdamConfig, AdamKind};
 use zoo_models::{Classifier, Gpt, Han, Seq2Seq, Tokens, Transformer, token_loss};
 use zoo_spec::Mechanism;
 
-use self::bench_model::BenchModel;
+use self::bench_model::{Batch, BenchModel};
 use crate::Setting;
 use crate::timing::{peak_memory, samples, sync};
 
-/// The batch of a benchmark.
 struct BenchBatch<M: BenchModel> {
     setup: Setup,
     batch: M::Batch,
@@ -40,17 +39,6 @@ impl<M: BenchModel> BenchBatch<M> {
     /// Cross-entropy loss: `[1]`.
     fn loss(&self, model: &M) -> Tensor<1> {
         token_loss(model.logits(&self.batch), &self.targets, 0.0)
-    }
-
-    /// Number of parameters, and FLOPs of the matmuls in a pass.
-    fn count(&self, model: &M, pass: Pass) -> (u64, f64) {
-        let (parameters, forward) = model.count(&self.setup);
-        let flops = match pass {
-            Pass::Train => 3.0 * forward,
-            Pass::Forward | Pass::Decode => forward,
-            Pass::Generate => model.generation_flops(&self.setup),
-        };
-        (parameters as u64, flops)
     }
 }
 
@@ -102,9 +90,15 @@ impl Measurement<'_> {
         let make = || self.workload::<M>(self.setup, &device);
         // The optimizer has its moments from the second step on.
         let (work, peak) = peak_memory(opened, &device, make, Workload::run, 2)?;
-        let (parameters, flops) = work.batch.count(work.model()?, pass);
+        let model = work.model()?;
+        let (parameters, forward) = model.count(self.setup);
+        let flops = match pass {
+            Pass::Train => 3.0 * forward,
+            Pass::Forward | Pass::Decode => forward,
+            Pass::Generate => model.generation_flops(self.setup),
+        };
         Ok(Report {
-            parameters: Some(parameters),
+            parameters: Some(parameters as u64),
             work: Some(flops),
             ..self.outcome(work, peak, &device)?.into()
         })
@@ -219,11 +213,8 @@ impl<M: BenchModel> Workload<M> {
         }
         let last = self.last_loss();
         let losses = format!("loss {first:.3} -> {last:.3} in {STEPS} steps");
-        Ok(if first.is_finite() && last < first {
-            Ok(losses)
-        } else {
-            Err(losses)
-        })
+        let is_learning = first.is_finite() && last < first;
+        Ok(is_learning.then(|| losses.clone()).ok_or(losses))
     }
 
     /// Checks the lengths, and that each token is the argmax of a full forward pass.
@@ -238,10 +229,11 @@ impl<M: BenchModel> Workload<M> {
                 "generated {lengths:?} tokens, expected {batch} x {new}"
             )));
         }
-        let model = self.model()?;
-        let logits = model.generated_logits(&self.batch.batch, generated)?;
-        let [.., vocabulary] = logits.dims();
-        let logits = to_vec(logits)?;
+        let inputs = self.batch.batch.with_generated(generated)?;
+        let logits = self.model()?.logits(&inputs);
+        let [_, positions, vocabulary] = logits.dims();
+        // Without the logits within the prompt.
+        let logits = to_vec(logits.slice_dim(1, positions - new..positions))?;
         let max = logits.iter().copied().fold(f32::MIN, f32::max);
         let min = logits.iter().copied().fold(f32::MAX, f32::min);
         let mut gap = 0.0_f32;
@@ -249,15 +241,13 @@ impl<M: BenchModel> Workload<M> {
             let best = logits.iter().copied().fold(f32::MIN, f32::max);
             gap = gap.max((best - logits[*token as usize]) / (max - min));
         }
-        Ok(if gap < TOLERANCE {
-            Ok(format!(
-                "{batch} x {new} tokens, each the argmax of a forward pass"
-            ))
-        } else {
-            Err(format!(
-                "a token is {gap:.1e} of the logits' range below the argmax of a forward pass"
-            ))
-        })
+        if gap < TOLERANCE {
+            let checked = format!("{batch} x {new} tokens, each the argmax of a forward pass");
+            return Ok(Ok(checked));
+        }
+        Ok(Err(format!(
+            "a token is {gap:.1e} of the logits' range below the argmax of a forward pass"
+        )))
     }
 
     /// Loss of the last step; NaN before the first.
@@ -270,11 +260,8 @@ impl<M: BenchModel> Workload<M> {
 fn check_logits(logits: Tensor<3>) -> Result<Result<String, String>> {
     let [batch, _, classes] = logits.dims();
     let are_finite = to_vec(logits)?.iter().all(|logit| logit.is_finite());
-    Ok(if are_finite {
-        Ok(format!("{batch} x {classes} finite logits"))
-    } else {
-        Err("a logit is not finite".to_owned())
-    })
+    let checked = are_finite.then(|| format!("{batch} x {classes} finite logits"));
+    Ok(checked.ok_or_else(|| "a logit is not finite".to_owned()))
 }
 
 fn to_vec(tensor: Tensor<3>) -> Result<Vec<f32>> {

@@ -1,12 +1,17 @@
 //! Benchmark runs with the tested program on the backend `ZOO_BACKEND`.
 
+#![allow(dead_code, reason = "no test program uses all of it")]
+
+use std::fmt::Debug;
+use std::process::{Command, Output};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use zoo_bench_core::case::Case;
 use zoo_bench_core::model::Model;
 use zoo_bench_core::plan::Selection;
 use zoo_bench_core::pool::pool;
-use zoo_bench_core::record::{CaseLine, FILE, Results, Writer};
+use zoo_bench_core::record::{CaseLine, FILE, Measured, Report, Results, Writer};
 use zoo_bench_core::report;
 use zoo_bench_core::run::{Comparison, Program};
 use zoo_bench_core::table::{sections, terminal};
@@ -16,14 +21,27 @@ pub(crate) fn backend() -> String {
     std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())
 }
 
+pub(crate) fn zoo_bench(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_zoo-bench"))
+        .args(["--backend", &backend()])
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("started")
+}
+
+pub(crate) fn measured<'a>(case: &dyn Debug, report: &'a Report) -> &'a Measured {
+    let outcome = &report.outcome;
+    outcome
+        .measured()
+        .unwrap_or_else(|| panic!("{case:?}: {outcome:?}"))
+}
+
 /// The cases selected by flags of `cargo xtask bench`.
 pub(crate) fn cases(flags: &str) -> Vec<Case> {
     let selection = Selection::parse(flags).expect("flags");
     selection.plan().expect("supported cases").cases
 }
 
-/// The default cases of all tiny models.
-#[allow(dead_code, reason = "not every test program measures models")]
 pub(crate) fn tiny_models() -> Vec<Case> {
     let names = Model::ALL.map(|model| format!("{model}-tiny"));
     cases(&format!("--model {}", names.join(",")))
@@ -35,7 +53,10 @@ pub(crate) fn comparison(cases: Vec<Case>) -> Comparison {
         executable: env!("CARGO_BIN_EXE_zoo-bench").into(),
         environment: Vec::new(),
     };
-    Comparison::new(vec![program], cases)
+    let mut comparison = Comparison::new(vec![program], cases);
+    // A software adapter compiles the kernels of a training step slowly.
+    comparison.limits.time = Duration::from_secs(120);
+    comparison
 }
 
 /// Runs a comparison, checks that the results file round-trips and that a report can be written,

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "cube")]
 use crate::counter::head_key;
+#[cfg(feature = "tch")]
+use crate::counter::mix;
 use crate::counter::{random_bits, row_key};
 use zoo_kernels::random::threshold;
 
@@ -18,12 +20,18 @@ pub struct Dropout {
     pub probability: f64,
     /// Random seed.
     pub seed: u64,
+    /// Index of the first head of the tensors among the heads of the layer.
+    pub(crate) first_head: usize,
 }
 
 impl Dropout {
     /// Dropout with a probability and a random seed.
     pub fn new(probability: f64, seed: u64) -> Self {
-        Self { probability, seed }
+        Self {
+            probability,
+            seed,
+            first_head: 0,
+        }
     }
 
     pub(crate) fn check(&self, op: &str) {
@@ -34,15 +42,22 @@ impl Dropout {
         );
     }
 
-    /// The key of the random numbers of query `[example, head, query]`.
-    pub(crate) fn row_key(&self, query: [usize; 3]) -> [u32; 2] {
-        row_key(self.seed, query)
+    pub(crate) fn row_key(&self, [example, head, query]: [usize; 3]) -> [u32; 2] {
+        row_key(self.seed, [example, self.first_head + head, query])
     }
 
-    /// The key from which the row keys of `[example, head]` are derived.
     #[cfg(feature = "cube")]
-    pub(crate) fn head_key(&self, head: [usize; 2]) -> u64 {
-        head_key(self.seed, head)
+    pub(crate) fn head_key(&self, [example, head]: [usize; 2]) -> u64 {
+        head_key(self.seed, [example, self.first_head + head])
+    }
+
+    /// The seed for a kernel with its own generator, which does not know the first head.
+    #[cfg(feature = "tch")]
+    pub(crate) fn kernel_seed(&self) -> u64 {
+        match self.first_head {
+            0 => self.seed,
+            head => mix(self.seed.wrapping_add(head as u64)),
+        }
     }
 
     /// A weight is dropped if its random number is below this.

@@ -2,7 +2,6 @@
 
 use burn::tensor::{DType, Device, Tensor};
 
-use crate::counter::mix;
 use crate::pattern::is_broadcastable;
 use crate::shape::check_device;
 use crate::{AttentionShape, Dropout, Pattern, precision};
@@ -31,7 +30,7 @@ pub struct AttentionOptions {
     /// Dropout of the attention weights.
     pub dropout: Option<Dropout>,
     /// Whether masked keys and values may be assumed to be finite. Default: no, which costs a pass
-    /// over them on some backends.
+    /// over them on some backends. If they are not, output and gradients are undefined.
     pub assume_finite: bool,
 }
 
@@ -77,11 +76,19 @@ impl AttentionOptions {
     }
 
     /// Skips the check that keeps NaN and infinities in masked keys and values out of the output
-    /// and the gradients: with such inputs both are then undefined. A backend on which the check
-    /// is free may ignore this.
+    /// and the gradients. A backend on which the check is free may ignore this.
     pub fn with_assume_finite(mut self, assume_finite: bool) -> Self {
         self.assume_finite = assume_finite;
         self
+    }
+
+    /// The options with their pattern intersected with another.
+    pub(crate) fn restricted_to(&self, pattern: Pattern) -> Self {
+        let pattern = match &self.pattern {
+            Pattern::Full => pattern,
+            own => own.clone().and(pattern),
+        };
+        self.clone().with_pattern(pattern)
     }
 
     /// The options of a single head.
@@ -94,7 +101,7 @@ impl AttentionOptions {
                 _ => bias.slice_dim(1, head..head + 1),
             }),
             dropout: self.dropout.map(|dropout| Dropout {
-                seed: mix(dropout.seed.wrapping_add(head as u64)),
+                first_head: head,
                 ..dropout
             }),
             ..self.clone()

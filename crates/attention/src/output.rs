@@ -20,13 +20,10 @@ impl<const D: usize> AttentionOutput<D> {
     ///
     /// If the mechanism does not compute them as a matrix.
     pub fn into_weights(self) -> Tensor<4> {
-        let Some(weights) = self.weights else {
-            panic!(
-                "attention output: this mechanism does not materialise its weights\n  help: use \
-                 `explain`, which computes the weights of chosen queries for every mechanism"
-            );
-        };
-        weights
+        self.weights.expect(
+            "attention output: this mechanism does not materialise its weights\n  help: use \
+             `explain`, which computes the weights of chosen queries for every mechanism",
+        )
     }
 }
 

@@ -44,10 +44,7 @@ pub fn alibi_slopes(heads: usize) -> Vec<f32> {
 ///
 /// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
 ///
-/// # Shapes
-///
-/// - tensor: `[batch, heads, seq, d_head]`, `first` being the position of its first row
-/// - result: the same
+/// The tensor is `[batch, heads, seq, d_head]`, and its first row is at position `first`.
 ///
 /// # Panics
 ///

@@ -1,8 +1,10 @@
 //! Computation of half-precision tensors in `f32`, with a single rounding at the end.
 
-use burn::tensor::DType;
+use burn::tensor::{DType, Tensor};
 use zoo_kernels::precision::is_f32_or_half;
 pub(crate) use zoo_kernels::precision::{cast as narrow, widen, widened};
+
+use crate::AttentionShape;
 
 /// Panics unless query, key and value have the same dtype, of at most 32 bits.
 pub(crate) fn check(op: &str, dtypes: [DType; 3]) {
@@ -17,11 +19,27 @@ pub(crate) fn check(op: &str, dtypes: [DType; 3]) {
     );
 }
 
-/// Panics unless a parameter of a mechanism has the dtype of the queries.
-pub(crate) fn check_parameter(op: &str, name: &str, query: DType, parameter: DType) {
+/// Panics unless a parameter of a mechanism is `[heads, d_head]` or `[heads, d_head, d_head]`, and
+/// of the dtype of the queries.
+pub(crate) fn check_parameter<const D: usize>(
+    op: &str,
+    name: &str,
+    parameter: &Tensor<D>,
+    shape: &AttentionShape,
+    query: DType,
+) {
+    let (heads, d_head) = (shape.heads, shape.d_head);
+    let got = parameter.dims();
+    let expected = [heads, d_head, d_head];
+    let d_heads = format!(", d_head = {d_head}").repeat(D - 1);
     assert!(
-        parameter == query,
-        "{op}: the {name} must have the dtype of the queries, {query:?}, got {parameter:?}"
+        got[..] == expected[..D],
+        "{op}: the {name} must be [heads = {heads}{d_heads}], got {got:?}"
+    );
+    let got = parameter.dtype();
+    assert!(
+        got == query,
+        "{op}: the {name} must have the dtype of the queries, {query:?}, got {got:?}"
     );
 }
 

@@ -34,17 +34,10 @@ impl Drop for Restore {
 
 /// A new seed for each call, from the device's generator or from [`with_seed`].
 pub fn next_seed(device: &Device) -> u64 {
-    match SCOPE.get() {
-        Some(next) => {
-            SCOPE.set(Some(next.wrapping_add(1)));
-            mix(next)
-        }
-        None => device_seed(device),
+    if let Some(next) = SCOPE.get() {
+        SCOPE.set(Some(next.wrapping_add(1)));
+        return mix(next);
     }
-}
-
-/// 64 random bits from the device's generator.
-fn device_seed(device: &Device) -> u64 {
     // Sixteen bits at a time: every backend samples `f32` with at least that resolution.
     let uniform = Distribution::Uniform(0.0, f64::from(1_u32 << 16));
     let sampled = Tensor::<1>::random([4], uniform, (&device.clone().inner(), DType::F32));

@@ -1,6 +1,7 @@
 //! The dimensions of an attention call.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Device, Int, Tensor};
 
 /// Dimensions of query, key and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,4 +121,32 @@ pub(crate) fn check_device(op: &str, name: &str, query: &Device, got: &Device) {
         got == query,
         "{op}: {name} must be on the device of query, {query:?}, got {got:?}"
     );
+}
+
+/// Adds rows with a constant value before and after those of a tensor `[_, _, rows, _]`.
+pub(crate) fn pad_rows(tensor: Tensor<4>, [before, after]: [usize; 2], value: f32) -> Tensor<4> {
+    if before + after == 0 {
+        return tensor;
+    }
+    let [batch, heads, _, width] = tensor.dims();
+    let device = &tensor.device();
+    let options = (device, tensor.dtype());
+    let constant =
+        |rows: usize| (rows > 0).then(|| Tensor::full([batch, heads, rows, width], value, options));
+    let parts = [constant(before), Some(tensor), constant(after)];
+    Tensor::cat(parts.into_iter().flatten().collect(), 2)
+}
+
+/// The elements of a dimension with the given indices, in this order. The identity copies nothing.
+pub(crate) fn select_indices<K: Basic>(
+    tensor: Tensor<4, K>,
+    dim: usize,
+    indices: &[usize],
+) -> Tensor<4, K> {
+    if indices.iter().copied().eq(0..tensor.dims()[dim]) {
+        return tensor;
+    }
+    let indices: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
+    let indices = Tensor::<1, Int>::from_ints(indices.as_slice(), &tensor.device());
+    tensor.select(dim, indices)
 }

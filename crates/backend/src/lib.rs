@@ -18,9 +18,6 @@
 
 mod allocator;
 mod cpu;
-mod error;
-mod for_tests;
-mod guard;
 #[cfg(feature = "tch")]
 mod libtorch;
 mod meter;
@@ -30,8 +27,6 @@ mod wgpu;
 
 pub use allocator::configure_allocator;
 pub use burn::tensor::Device;
-pub use error::BackendError;
-pub use for_tests::open_for_tests;
 pub use meter::Meter;
-pub use open::{OpenDevice, compiled_features, open};
+pub use open::{BackendError, OpenDevice, compiled_features, open, open_for_tests};
 pub use zoo_spec::{Backend, BackendId, Dtype, ParseBackendError, UnknownName};

@@ -10,20 +10,13 @@ use crate::open::{OpenDevice, cpu_device};
 use crate::{BackendError, cpu};
 
 #[allow(deprecated)] // Burn 0.22 is the last release with LibTorch
-pub(crate) fn open(id: BackendId) -> Result<OpenDevice, BackendError> {
-    let on_cuda = match id.backend {
-        Backend::Tch => tch::Cuda::is_available(),
-        other => other == Backend::TchCuda,
+pub(crate) fn open(mut id: BackendId) -> Result<OpenDevice, BackendError> {
+    id.backend = match id.backend {
+        Backend::Tch if tch::Cuda::is_available() => Backend::TchCuda,
+        Backend::TchCuda => Backend::TchCuda,
+        _ => Backend::TchCpu,
     };
-    let id = BackendId {
-        backend: if on_cuda {
-            Backend::TchCuda
-        } else {
-            Backend::TchCpu
-        },
-        ..id
-    };
-    if !on_cuda {
+    if id.backend == Backend::TchCpu {
         let mut device = cpu_device(id, Device::libtorch());
         device.name = format!("{}, {}", library_name(), device.name);
         return Ok(device);
@@ -44,10 +37,7 @@ pub(crate) fn open(id: BackendId) -> Result<OpenDevice, BackendError> {
             count - 1
         )));
     }
-    let id = BackendId {
-        index: Some(index),
-        ..id
-    };
+    id.index = Some(index);
     let name = format!("{}, {}", library_name(), gpu_name(index));
     Ok(OpenDevice::new(id, Device::libtorch_cuda(index), name))
 }

@@ -42,21 +42,20 @@ impl<'a> Meter<'a> {
     /// Records the baseline.
     pub fn start(opened: &'a OpenDevice) -> Self {
         trim_heap();
-        let stats = match Counter::new(opened) {
-            Counter::LibTorch => libtorch(opened, true),
-            _ => None,
-        };
+        let mut has_stats = false;
         let before = match Counter::new(opened) {
-            Counter::Resident => status("VmRSS"),
+            Counter::Resident => cpu::bytes("/proc/self/status", "VmRSS"),
             Counter::Pool => pool(opened),
-            Counter::LibTorch => stats
-                .map(|[allocated, _]| allocated)
-                .or_else(|| driver(opened)),
+            Counter::LibTorch => {
+                let stats = libtorch(opened, true);
+                has_stats = stats.is_some();
+                stats.map_or_else(|| driver(opened), |[allocated, _]| Some(allocated))
+            }
         };
         Self {
             opened,
             before,
-            has_stats: stats.is_some(),
+            has_stats,
             is_reset: false,
         }
     }
@@ -75,7 +74,9 @@ impl<'a> Meter<'a> {
     /// Peak bytes above the baseline and how they were measured; `None` if they cannot be.
     pub fn peak(&self) -> Option<(u64, &'static str)> {
         let (peak, how) = match Counter::new(self.opened) {
-            Counter::Resident if self.is_reset => (status("VmHWM")?, "resident"),
+            Counter::Resident if self.is_reset => {
+                (cpu::bytes("/proc/self/status", "VmHWM")?, "resident")
+            }
             Counter::Resident => return None,
             Counter::Pool => (pool(self.opened)?, "pool"),
             Counter::LibTorch if self.is_reset => (libtorch(self.opened, false)?[1], "allocator"),
@@ -83,11 +84,6 @@ impl<'a> Meter<'a> {
         };
         Some((peak.saturating_sub(self.before?), how))
     }
-}
-
-/// A field of /proc/self/status, in bytes.
-fn status(field: &str) -> Option<u64> {
-    cpu::bytes("/proc/self/status", field)
 }
 
 fn pool(opened: &OpenDevice) -> Option<u64> {

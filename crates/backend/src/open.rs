@@ -1,14 +1,26 @@
 //! Opening of a device by its [`BackendId`].
 
+use std::error::Error;
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::{Device, FloatDType, Tensor};
 use zoo_spec::{Backend, BackendId, Dtype};
 
 use crate::cpu;
-use crate::error::{BackendError, list};
-use crate::guard::catch_panic;
+
+/// Why a device could not be opened, with a `help:` line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BackendError(pub(crate) String);
+
+impl BackendError {
+    pub(crate) fn start(id: BackendId, reason: impl fmt::Display) -> Self {
+        Self(format!("\"{id}\" failed to start: {reason}"))
+    }
+}
 
 /// An open device and its properties.
 #[derive(Debug, Clone)]
@@ -134,6 +146,23 @@ pub fn open(id: BackendId, dtype: Dtype) -> Result<OpenDevice, BackendError> {
     Ok(opened.clone())
 }
 
+/// Opens the device named by `ZOO_BACKEND` (default: flex) in `f32` and prints it.
+///
+/// # Errors
+///
+/// If it cannot be opened, prints why and returns the exit code of the test program: a missing
+/// device is a failure, not a skipped test.
+pub fn open_for_tests() -> Result<OpenDevice, ExitCode> {
+    let name = std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned());
+    let opened = || -> Result<_, Box<dyn Error>> { Ok(open(name.parse()?, Dtype::F32)?) };
+    let opened = opened().map_err(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })?;
+    println!("device: {opened}");
+    Ok(opened)
+}
+
 fn open_uncached(id: BackendId) -> Result<OpenDevice, BackendError> {
     if !compiled_features().contains(&id.backend.feature()) {
         return Err(BackendError(format!(
@@ -218,4 +247,45 @@ fn rebuild_command(feature: &str) -> String {
         );
     }
     command
+}
+
+pub(crate) fn list<T: fmt::Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.join(", ")
+}
+
+/// Runs `work` and returns its panic message as an error. Nothing is printed.
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    // The panic hook is global to the process, so only one guard may replace it at a time.
+    static HOOK: Mutex<()> = Mutex::new(());
+    let _hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
+    let previous = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    panic::set_hook(previous);
+    result.map_err(|payload| {
+        payload
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| payload.downcast_ref::<&str>().map(|&text| text.to_owned()))
+            .unwrap_or_else(|| "panicked without a message".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_message_is_returned() {
+        assert_eq!(catch_panic(|| 7), Ok(7));
+        let device = 3;
+        assert_eq!(
+            catch_panic(|| panic!("no device {device}")),
+            Err::<(), _>("no device 3".to_owned())
+        );
+    }
 }

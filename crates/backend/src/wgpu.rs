@@ -6,22 +6,15 @@ use wgpu::{AdapterInfo, DeviceType};
 use zoo_spec::{Backend, BackendId};
 
 use crate::cpu;
-use crate::error::{BackendError, list};
-use crate::open::OpenDevice;
+use crate::open::{BackendError, OpenDevice, list};
 
 pub(crate) fn open(id: BackendId) -> Result<OpenDevice, BackendError> {
+    use wgpu::Backend::{Dx12, Gl, Metal, Vulkan};
+
     let (api, apis) = match id.backend {
-        Backend::Vulkan => (WgpuBackend::Vulkan, vec![wgpu::Backend::Vulkan]),
+        Backend::Vulkan => (WgpuBackend::Vulkan, vec![Vulkan]),
         // In the order of Burn's runtime.
-        _ => (
-            WgpuBackend::Auto,
-            vec![
-                wgpu::Backend::Vulkan,
-                wgpu::Backend::Metal,
-                wgpu::Backend::Dx12,
-                wgpu::Backend::Gl,
-            ],
-        ),
+        _ => (WgpuBackend::Auto, vec![Vulkan, Metal, Dx12, Gl]),
     };
     let adapters = adapters(&apis);
     if adapters.is_empty() {
@@ -35,7 +28,7 @@ pub(crate) fn open(id: BackendId) -> Result<OpenDevice, BackendError> {
     let kind = match id.index {
         None => DeviceKind::DefaultDevice,
         Some(index) => gpu(&adapters, index).ok_or_else(|| {
-            let gpus = adapters.iter().filter(|adapter| is_gpu(adapter)).count();
+            let gpus = adapters.iter().filter(|a| gpu_kind(a).is_some()).count();
             let found: Vec<String> = adapters.iter().map(describe).collect();
             BackendError(format!(
                 "\"{id}\" is not available: this machine has {gpus} GPU(s), numbered from 0\n  \
@@ -99,25 +92,26 @@ fn adapters(apis: &[wgpu::Backend]) -> Vec<AdapterInfo> {
 
 /// The `index`-th GPU as a [`DeviceKind`], which numbers each kind of GPU separately.
 fn gpu(adapters: &[AdapterInfo], index: usize) -> Option<DeviceKind> {
-    let gpu = adapters.iter().filter(|a| is_gpu(a)).nth(index)?;
+    let gpu = adapters
+        .iter()
+        .filter(|a| gpu_kind(a).is_some())
+        .nth(index)?;
     let index = adapters
         .iter()
         .filter(|a| a.device_type == gpu.device_type)
         .position(|a| std::ptr::eq(a, gpu))?;
-    match gpu.device_type {
-        DeviceType::DiscreteGpu => Some(DeviceKind::DiscreteGpu(index)),
-        DeviceType::IntegratedGpu => Some(DeviceKind::IntegratedGpu(index)),
-        DeviceType::VirtualGpu => Some(DeviceKind::VirtualGpu(index)),
-        // Burn 0.22 has no kind for these.
-        DeviceType::Cpu | DeviceType::Other => None,
-    }
+    Some(gpu_kind(gpu)?(index))
 }
 
-fn is_gpu(adapter: &AdapterInfo) -> bool {
-    matches!(
-        adapter.device_type,
-        DeviceType::DiscreteGpu | DeviceType::IntegratedGpu | DeviceType::VirtualGpu
-    )
+/// The [`DeviceKind`] of a GPU, given its index; `None` if the adapter is not a GPU, or of a kind
+/// that Burn 0.22 does not have.
+fn gpu_kind(adapter: &AdapterInfo) -> Option<fn(usize) -> DeviceKind> {
+    match adapter.device_type {
+        DeviceType::DiscreteGpu => Some(DeviceKind::DiscreteGpu),
+        DeviceType::IntegratedGpu => Some(DeviceKind::IntegratedGpu),
+        DeviceType::VirtualGpu => Some(DeviceKind::VirtualGpu),
+        DeviceType::Cpu | DeviceType::Other => None,
+    }
 }
 
 fn describe(adapter: &AdapterInfo) -> String {

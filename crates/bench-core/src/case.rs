@@ -15,7 +15,6 @@ names! {
         Train = "train",
         /// One decoding step with a filled cache.
         Decode = "decode",
-        /// Greedy generation with a model.
         Generate = "generate",
     }
 }
@@ -41,11 +40,9 @@ pub struct Case {
     pub fault: Option<Fault>,
 }
 
-/// Maximum sequence length: the FLOPs of attention, quadratic in it, do not overflow.
-pub const MAX_LENGTH: usize = 1 << 24;
-
 pub fn parse_length(text: &str) -> Result<usize, String> {
-    parse_count(text, MAX_LENGTH)
+    // The FLOPs of attention, quadratic in the length, do not overflow.
+    parse_count(text, 1 << 24)
 }
 
 /// Parses an integer from 1 to `max` from the command line.
@@ -55,13 +52,13 @@ pub fn parse_count(text: &str, max: usize) -> Result<usize, String> {
     count.ok_or_else(|| format!("expected an integer from 1 to {max}"))
 }
 
+/// Large enough for full speed on 2 cores, and still about 10 ms.
+pub const MATMUL_SIZE: usize = 1024;
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
     /// Product of two square matrices: the peak rate of `% of matmul peak`.
-    Matmul {
-        size: usize,
-    },
-    /// A mechanism on a problem from the catalogue.
+    Matmul,
     Attention {
         mechanism: Mechanism,
         /// The problem, with the number of key/value heads of the mechanism.
@@ -83,8 +80,7 @@ impl Case {
     }
 
     pub fn matmul() -> Self {
-        // Large enough for full speed on 2 cores, and still about 10 ms.
-        Self::new(Task::Matmul { size: 1024 }, Pass::Forward)
+        Self::new(Task::Matmul, Pass::Forward)
     }
 
     pub fn attention(mechanism: Mechanism, mut problem: Problem, pass: Pass) -> Self {
@@ -99,10 +95,9 @@ impl Case {
         Self::new(Task::Model { setup, attention }, pass)
     }
 
-    /// Name of the mechanism, or `matmul`.
     pub fn subject(&self) -> &'static str {
         match &self.task {
-            Task::Matmul { .. } => "matmul",
+            Task::Matmul => "matmul",
             Task::Attention { mechanism, .. } => mechanism.name(),
             Task::Model { attention, .. } => attention.name(),
         }
@@ -110,7 +105,7 @@ impl Case {
 
     pub fn name(&self) -> String {
         match &self.task {
-            Task::Matmul { .. } => "matmul".to_owned(),
+            Task::Matmul => "matmul".to_owned(),
             Task::Attention { problem, .. } => problem.name.to_owned(),
             Task::Model { setup, .. } => setup.name(),
         }
@@ -119,7 +114,7 @@ impl Case {
     /// Number of keys, or sequence length of a model.
     pub fn n(&self) -> usize {
         match &self.task {
-            Task::Matmul { size } => *size,
+            Task::Matmul => MATMUL_SIZE,
             Task::Attention { problem, .. } => problem.seq_k,
             Task::Model { setup, .. } => setup.n,
         }
@@ -127,7 +122,7 @@ impl Case {
 
     pub fn tokens(&self) -> Option<usize> {
         match &self.task {
-            Task::Matmul { .. } | Task::Attention { .. } => None,
+            Task::Matmul | Task::Attention { .. } => None,
             Task::Model { setup, .. } => Some(setup.tokens(self.pass)),
         }
     }
@@ -135,8 +130,7 @@ impl Case {
     /// Why the case cannot run, if the mechanism does not support the problem or the pass.
     pub fn unsupported_reason(&self) -> Option<String> {
         let reason = match (&self.task, self.pass) {
-            (Task::Matmul { .. }, Pass::Forward) => None,
-            (Task::Matmul { .. }, _) => Some("matmul has only a forward pass"),
+            (Task::Matmul, _) => None,
             (Task::Model { setup, attention }, pass) => {
                 return setup.unsupported_reason(*attention, pass);
             }
@@ -175,23 +169,10 @@ pub fn problem(name: &str, n: Option<usize>) -> Result<Problem> {
     match n {
         Some(n) if n != found.seq_k => found.at_length(n).with_context(|| {
             format!(
-                "problem \"{name}\" cannot be measured at n = {n}: its mask or sizes have a fixed \
-                 length\n  help: omit --seq, or use layer, layer-causal or decode-step"
+                "problem \"{name}\" has a fixed sequence length and cannot be measured at {n}\n  \
+                 help: omit --seq, or use layer, layer-causal or decode-step"
             )
         }),
         _ => Ok(found),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_models_generate() {
-        let layer = problem("layer", None).expect("in the catalogue");
-        let case = Case::attention(Mechanism::Standard, layer, Pass::Generate);
-        let reason = case.unsupported_reason();
-        assert_eq!(reason.as_deref(), Some("generate is for models only"));
     }
 }

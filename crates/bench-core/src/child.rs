@@ -11,12 +11,10 @@ use crate::machine::{available_memory, read_kib_field};
 use crate::record::{Outcome, Report};
 use crate::units;
 
-/// Polling interval. At a few GB/s, an allocating child does not fill the remaining memory
-/// between two polls.
+/// At a few GB/s, an allocating child does not fill the remaining memory between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Default memory limit as a fraction of the available memory: the machine stays usable while a
-/// child is being killed.
+/// Default memory limit, of the available memory: the machine stays usable while a child is killed.
 const MEMORY_FRACTION: f64 = 0.9;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,22 +138,17 @@ fn parse_report(status: ExitStatus, stdout: &str, stderr: &str) -> Report {
         "not enough memory",
         "outofmemory",
     ];
-    let message = error_message(stderr);
     let lowercase = stderr.to_lowercase();
-    let outcome = if is_killed(status) {
-        let detail = "killed by the system, probably out of memory".to_owned();
-        Outcome::OutOfMemory { detail }
-    } else if OUT_OF_MEMORY
-        .iter()
-        .any(|phrase| lowercase.contains(phrase))
-    {
+    let is_out_of_memory = OUT_OF_MEMORY.iter().any(|text| lowercase.contains(text));
+    let message = match (error_message(stderr), status.success()) {
+        _ if is_killed(status) => "killed by the system, probably out of memory".to_owned(),
+        (message, _) if !message.is_empty() => message,
+        (_, true) => format!("no report; the last line of stdout was {last_line:?}"),
+        (_, false) => format!("{status} without an error message"),
+    };
+    let outcome = if is_killed(status) || is_out_of_memory {
         Outcome::OutOfMemory { detail: message }
     } else {
-        let message = match (message.is_empty(), status.success()) {
-            (false, _) => message,
-            (true, true) => format!("no report; the last line of stdout was {last_line:?}"),
-            (true, false) => format!("{status} without an error message"),
-        };
         Outcome::Failed { message }
     };
     outcome.into()
@@ -196,15 +189,11 @@ mod tests {
                       echo 'note: run with RUST_BACKTRACE=1' >&2; exit 101";
         let allocation = "echo 'memory allocation of 99 bytes failed' >&2; exit 134";
         let missing = "Failed { message: \"cannot start /nowhere/zoo-bench";
+        let index = "Failed { message: \"index out of range\" }";
         for (program, script, limits, expected) in [
             ("sh", report, long, "TimedOut { seconds: 2.0 }"),
             ("sh", "exec sleep 30", short, "TimedOut { seconds: 0.1 }"),
-            (
-                "sh",
-                panics,
-                long,
-                "Failed { message: \"index out of range\" }",
-            ),
+            ("sh", panics, long, index),
             ("sh", "exit 3", long, "without an error message"),
             ("sh", allocation, long, "OutOfMemory"),
             ("sh", "kill -KILL $$", long, "OutOfMemory"),

@@ -37,37 +37,34 @@ impl Verdict {
     }
 }
 
-/// Minimum relative change to report: on a quiet machine, two runs of the same program differ by
-/// up to this much because of memory layout.
-const MIN_CHANGE: f64 = 0.05;
-
-/// Largest relative deviation from the median, of the percentiles and of the rounds' medians.
-fn spread(case: &CaseLine) -> Option<f64> {
-    let samples = case.samples()?;
-    let median = samples.median();
-    let deviation = |x: f64| (x / median).max(median / x) - 1.0;
-    let rounds = case.round_medians.iter().copied();
-    let percentiles = [samples.quantile(0.1), samples.quantile(0.9)];
-    Some(rounds.chain(percentiles).map(deviation).fold(0.0, f64::max))
-}
-
 /// Compares two runs in the order of the second; cases only in the first come last.
 pub fn compare(before: &[CaseLine], after: &[CaseLine]) -> Vec<Change> {
     let ids = distinct(after.iter().chain(before).map(|case| &case.id));
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let change = |id: &CaseId| {
-        let [then, now] = [before, after].map(|run| run.iter().find(|case| case.id == *id));
-        let (noise, verdict) = match (then, now) {
-            (Some(then), Some(now)) => verdict(then, now),
-            (None, _) => (None, Verdict::New),
-            (_, None) => (None, Verdict::Removed),
+        let runs = [before, after].map(|run| run.iter().find(|case| case.id == *id));
+        let [then, now] = runs.map(|case| case.map(|case| case.report.outcome.summary()));
+        let [measured_then, measured_now] =
+            runs.map(|case| case.is_some_and(|case| case.samples().is_some()));
+        let both = runs[1].zip(runs[0]);
+        let noise = both.and_then(|(now, then)| now.noise(then));
+        let ratio = both.and_then(|(now, then)| now.ratio(then));
+        let ratio = ratio.map(|ratio| ratio.ratio);
+        let change = both.and_then(|(now, then)| now.significant_ratio(then));
+        let verdict = match (change, measured_then, measured_now) {
+            _ if then.is_none() => Verdict::New,
+            _ if now.is_none() => Verdict::Removed,
+            (Some(ratio), ..) if ratio > 1.0 => Verdict::Slower,
+            (Some(_), ..) => Verdict::Faster,
+            (None, true, false) => Verdict::Broken,
+            (None, false, true) => Verdict::Fixed,
+            (None, ..) => Verdict::Same,
         };
-        let ratio = now.zip(then).and_then(|(now, then)| now.ratio(then));
         let cells = [
             id.to_string(),
-            or_dash(then.map(|case| case.report.outcome.summary())),
-            or_dash(now.map(|case| case.report.outcome.summary())),
-            or_dash(ratio.map(|ratio| format!("{:.2}", ratio.ratio))),
+            or_dash(then),
+            or_dash(now),
+            or_dash(ratio.map(|ratio| format!("{ratio:.2}"))),
             or_dash(noise.map(|noise| format!("{:.0}%", noise * 100.0))),
         ];
         Change { cells, verdict }
@@ -75,26 +72,6 @@ pub fn compare(before: &[CaseLine], after: &[CaseLine]) -> Vec<Change> {
     ids.into_iter().map(change).collect()
 }
 
-/// The noise of a case in both runs, if both were measured, and the verdict.
-fn verdict(then: &CaseLine, now: &CaseLine) -> (Option<f64>, Verdict) {
-    let noise = spread(then)
-        .zip(spread(now))
-        .map(|(then, now)| then.hypot(now).max(MIN_CHANGE));
-    let ratio = now.ratio(then).map(|ratio| ratio.ratio);
-    let verdict = match ratio.zip(noise) {
-        Some((ratio, noise)) if ratio > 1.0 + noise => Verdict::Slower,
-        Some((ratio, noise)) if ratio < 1.0 / (1.0 + noise) => Verdict::Faster,
-        Some(_) => Verdict::Same,
-        None => match (then.samples(), now.samples()) {
-            (Some(_), None) => Verdict::Broken,
-            (None, Some(_)) => Verdict::Fixed,
-            _ => Verdict::Same,
-        },
-    };
-    (noise, verdict)
-}
-
-/// Renders the changes as a table with a summary line.
 pub fn render(changes: &[Change]) -> String {
     let row = |change: &Change| -> Vec<Cell> {
         let cells = change.cells.iter().cloned();
@@ -125,7 +102,7 @@ mod tests {
     use super::*;
     use crate::pool::pool;
     use crate::record::Outcome;
-    use crate::test_utils::line;
+    use crate::test_utils::{failed_line, line};
 
     #[test]
     fn verdicts_depend_on_the_noise_of_the_samples() {
@@ -134,9 +111,9 @@ mod tests {
         let noisy = run("a", &[10.0, 13.0, 10.0, 8.0, 10.0]);
         let slower = run("a", &[11.5, 11.6, 11.5, 11.4, 11.5]);
         let other = run("b", &[1.0]);
-        let mut broken = quiet.clone();
         let message = "panicked".to_owned();
-        broken[0].report.outcome = Outcome::Failed { message };
+        let broken = pool(&[failed_line("a", 256, Outcome::Failed { message })]);
+        let only_one = &[Verdict::New, Verdict::Removed][..];
         for (before, after, verdicts, summary) in [
             (&quiet, &quiet, &[Verdict::Same][..], ": no change"),
             (&quiet, &slower, &[Verdict::Slower], "1 worse"),
@@ -144,12 +121,7 @@ mod tests {
             (&noisy, &slower, &[Verdict::Same], ": no change"),
             (&quiet, &broken, &[Verdict::Broken], "1 worse"),
             (&broken, &quiet, &[Verdict::Fixed], "1 better"),
-            (
-                &quiet,
-                &other,
-                &[Verdict::New, Verdict::Removed],
-                "2 only in one",
-            ),
+            (&quiet, &other, only_one, "2 only in one"),
         ] {
             let changes = compare(before, after);
             let found: Vec<_> = changes.iter().map(|change| change.verdict).collect();

@@ -1,14 +1,13 @@
 //! Scaling of time and memory with sequence length, and crossover lengths between mechanisms.
 
 use crate::pool::group;
-use crate::record::CaseLine;
+use crate::record::{CaseLine, Measured};
 use crate::table::section_title;
 use crate::units::count;
 
 /// Points `(n, cost)`, sorted by `n`.
-pub type Curve = Vec<(f64, f64)>;
+type Curve = Vec<(f64, f64)>;
 
-/// One line of a plot: a mechanism on a backend at several lengths.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     pub backend: String,
@@ -27,8 +26,7 @@ pub struct Family {
     pub series: Vec<Series>,
 }
 
-/// The plots of a run, in measuring order. Models are included only if they were measured at
-/// several lengths.
+/// The plots of a run, in measuring order. Models need several lengths.
 pub fn families(cases: &[CaseLine]) -> Vec<Family> {
     let cases = cases.iter().filter(|case| !case.is_matmul());
     let families = group(cases, |case| {
@@ -49,24 +47,19 @@ pub fn families(cases: &[CaseLine]) -> Vec<Family> {
 }
 
 fn series(members: &[&CaseLine]) -> Vec<Series> {
-    let points = members
-        .iter()
-        .filter_map(|case| Some((&case.id, case.samples()?)));
-    let groups = group(points, |(id, _)| (&id.backend, &id.subject));
+    let measured = members.iter().filter(|case| case.samples().is_some());
+    let groups = group(measured, |case| (&case.id.backend, &case.id.subject));
     let mut series = Vec::new();
-    for ((backend, subject), points) in groups {
-        let times = points
-            .iter()
-            .map(|(id, samples)| (id.n as f64, samples.median()));
-        let memory = points.iter().filter_map(|(id, samples)| {
-            let peak = samples.peak.as_ref()?;
-            Some((id.n as f64, peak.bytes as f64))
-        });
+    for ((backend, subject), cases) in groups {
+        let curve = |cost: fn(&Measured) -> Option<f64>| -> Curve {
+            let point = |case: &&&CaseLine| Some((case.id.n as f64, cost(case.samples()?)?));
+            cases.iter().filter_map(point).collect()
+        };
         series.push(Series {
             backend: backend.clone(),
             subject: subject.clone(),
-            times: times.collect(),
-            memory: memory.collect(),
+            times: curve(|samples| Some(samples.median())),
+            memory: curve(|samples| Some(samples.peak.as_ref()?.bytes as f64)),
         });
     }
     series
@@ -99,60 +92,33 @@ pub fn findings(families: &[Family]) -> Vec<String> {
                 let Some(crossing) = crossing(&first.times, &second.times) else {
                     continue;
                 };
-                // Curves that are nearly equal cross because of noise.
-                if !clearly_differ(&first.times, &second.times) {
-                    continue;
-                }
                 let (winner, loser) = if crossing.first_overtakes {
                     (first, second)
                 } else {
                     (second, first)
                 };
-                findings.push(format!(
-                    "{}: {} overtakes {} at n = {}",
-                    family.title,
-                    display_name(winner, loser),
-                    display_name(loser, winner),
-                    count(two_digits(crossing.n))
-                ));
+                let name = |series: &Series| {
+                    if first.backend == second.backend {
+                        series.subject.clone()
+                    } else {
+                        format!("{} {}", series.backend, series.subject)
+                    }
+                };
+                // An interpolated length has two significant digits.
+                let unit = 10f64.powf((crossing.n.log10().floor() - 1.0).max(0.0));
+                let n = count(((crossing.n / unit).round() * unit) as usize);
+                let (title, winner, loser) = (&family.title, name(winner), name(loser));
+                findings.push(format!("{title}: {winner} overtakes {loser} at n = {n}"));
             }
         }
     }
     findings
 }
 
-/// Whether two crossing curves differ by more than the noise on both sides of the crossing.
-fn clearly_differ(first: &Curve, second: &Curve) -> bool {
-    const MIN_RATIO: f64 = 1.15;
-    let ratios: Vec<f64> = first
-        .iter()
-        .filter_map(|(n, a)| second.iter().find(|(m, _)| m == n).map(|(_, b)| a / b))
-        .collect();
-    let max = ratios.iter().copied().fold(f64::MIN, f64::max);
-    let min = ratios.iter().copied().fold(f64::MAX, f64::min);
-    max > MIN_RATIO && min < 1.0 / MIN_RATIO
-}
-
-/// Name of the mechanism, with its backend if the other has a different one.
-fn display_name(this: &Series, other: &Series) -> String {
-    if this.backend == other.backend {
-        this.subject.clone()
-    } else {
-        format!("{} {}", this.backend, this.subject)
-    }
-}
-
-/// Rounds an interpolated length to two significant digits.
-fn two_digits(n: f64) -> usize {
-    let unit = 10f64.powf((n.log10().floor() - 1.0).max(0.0));
-    ((n / unit).round() * unit) as usize
-}
-
 /// A fitted power law: `cost ≈ factor · n^exponent`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PowerLaw {
     pub exponent: f64,
-    /// Shortest length of the fit.
     pub from: f64,
     pub to: f64,
 }
@@ -192,26 +158,26 @@ pub struct Crossing {
     pub first_overtakes: bool,
 }
 
-/// The last crossing of two curves, by log-log interpolation between their common lengths.
+/// The last crossing of two curves, by log-log interpolation between their common lengths. Curves
+/// that do not differ by more than the noise on both sides have none.
 pub fn crossing(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Crossing> {
-    let common: Vec<(f64, f64)> = first
-        .iter()
-        .filter_map(|(n, a)| {
-            let (_, b) = second.iter().find(|(other, _)| other == n)?;
-            Some((n.ln(), a.ln() - b.ln()))
-        })
-        .collect();
-    common
-        .windows(2)
-        .rev()
-        .find(|pair| pair[0].1 * pair[1].1 < 0.0)
-        .map(|pair| {
-            let [(x0, d0), (x1, d1)] = [pair[0], pair[1]];
-            Crossing {
-                n: (x0 + (x1 - x0) * d0 / (d0 - d1)).exp(),
-                first_overtakes: d1 < 0.0,
-            }
-        })
+    const MIN_RATIO: f64 = 1.15;
+    let difference = |(n, a): &(f64, f64)| {
+        let (_, b) = second.iter().find(|(other, _)| other == n)?;
+        Some((n.ln(), a.ln() - b.ln()))
+    };
+    let common: Vec<(f64, f64)> = first.iter().filter_map(difference).collect();
+    let exceeds_noise = |sign: f64| common.iter().any(|(_, d)| sign * d > MIN_RATIO.ln());
+    if !exceeds_noise(1.0) || !exceeds_noise(-1.0) {
+        return None;
+    }
+    let mut pairs = common.windows(2).rev();
+    let pair = pairs.find(|pair| pair[0].1 * pair[1].1 < 0.0)?;
+    let [(x0, d0), (x1, d1)] = [pair[0], pair[1]];
+    Some(Crossing {
+        n: (x0 + (x1 - x0) * d0 / (d0 - d1)).exp(),
+        first_overtakes: d1 < 0.0,
+    })
 }
 
 #[cfg(test)]
@@ -229,11 +195,9 @@ mod tests {
             model("han-small", 64),
         ];
         let families = families(&pool(&lines));
-        let titles: Vec<_> = families.iter().map(|f| (&*f.title, &*f.section)).collect();
-        assert_eq!(
-            titles,
-            [("gpt-small, forward, f32", "models, forward, f32")]
-        );
+        assert_eq!(families.len(), 1);
+        assert_eq!(families[0].title, "gpt-small, forward, f32");
+        assert_eq!(families[0].section, "models, forward, f32");
     }
 
     #[test]
@@ -261,10 +225,8 @@ mod tests {
     }
 
     fn curve(cost: impl Fn(f64) -> f64) -> Curve {
-        (7..=14)
-            .map(|power| f64::from(1 << power))
-            .map(|n| (n, cost(n)))
-            .collect()
+        let lengths = (7..=14).map(|power| f64::from(1 << power));
+        lengths.map(|n| (n, cost(n))).collect()
     }
 
     #[test]
@@ -282,11 +244,8 @@ mod tests {
         let found = crossing(&line, &square).expect("they cross");
         assert!((found.n - 1000.0).abs() < 1.0, "{found:?}");
         assert!(found.first_overtakes);
-        assert!(
-            !crossing(&square, &line)
-                .expect("they cross")
-                .first_overtakes
-        );
+        let found = crossing(&square, &line).expect("they cross");
+        assert!(!found.first_overtakes);
         assert_eq!(crossing(&line, &curve(|n| 2e-6 * n)), None);
     }
 }

@@ -1,14 +1,5 @@
 //! Benchmarks of attention mechanisms and models: planning, execution and reports.
 //!
-//! - [`case`], [`model`]: benchmark cases and model sizes;
-//! - [`plan`]: the cases selected by command-line flags;
-//! - [`run`]: one child process per case, with time and memory limits;
-//! - [`record`]: the results file, one JSON line per case;
-//! - [`pool`]: statistics over the rounds of a case;
-//! - [`findings`]: scaling exponents and crossover lengths;
-//! - [`table`], [`plot`], [`report`], [`compare`]: output;
-//! - [`pytorch`]: the PyTorch side of `--vs pytorch`.
-//!
 //! This crate does not depend on a tensor library. `zoo-bench` does the measuring and shares
 //! [`case`] and [`record`] with it.
 
@@ -28,8 +19,10 @@ pub mod plot;
 pub mod pool;
 pub mod pytorch;
 pub mod record;
+mod reference;
 pub mod report;
 pub mod run;
+pub mod screen;
 pub mod table;
 #[doc(hidden)]
 pub mod test_utils;

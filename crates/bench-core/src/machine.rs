@@ -63,7 +63,6 @@ pub fn available_memory() -> Option<u64> {
     in_container.into_iter().chain(on_machine).min()
 }
 
-/// Reads a field in KiB from a file in `/proc` and returns it in bytes.
 pub(crate) fn read_kib_field(file: &str, field: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;

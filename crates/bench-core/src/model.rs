@@ -1,7 +1,5 @@
-//! Benchmark models and their sizes.
-//!
-//! Sizes are plain data, so a run can be planned and passed to PyTorch without a tensor library.
-//! `zoo-bench` builds the models.
+//! Benchmark models and their sizes, as plain data for planning and for PyTorch. `zoo-bench` builds
+//! the models.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,9 +19,7 @@ names! {
         Transformer = "transformer",
         /// Recurrent encoder-decoder with attention.
         Seq2Seq = "seq2seq",
-        /// Decoder-only language model.
         Gpt = "gpt",
-        /// Encoder-only text classifier.
         Classifier = "classifier",
     }
 }
@@ -31,7 +27,6 @@ names! {
 names! {
     /// Size suffix of a model name; the sizes are defined in `models.toml`.
     pub enum Size: "size" {
-        /// For tests.
         Tiny = "tiny",
         /// Default of a quick run.
         Small = "small",
@@ -152,11 +147,8 @@ static SETUPS: LazyLock<Vec<Setup>> = LazyLock::new(|| {
     struct File {
         setups: Vec<Setup>,
     }
-    let file = toml::from_str(include_str!("model/models.toml"));
-    file.map_or_else(
-        |error| panic!("models.toml: {error}"),
-        |file: File| file.setups,
-    )
+    let file: Result<File, _> = toml::from_str(include_str!("model/models.toml"));
+    file.expect("models.toml is valid").setups
 });
 
 impl Setup {
@@ -165,11 +157,9 @@ impl Setup {
     }
 
     pub fn new(model: Model, size: Size) -> Self {
-        let mut setups = SETUPS.iter();
-        let found = setups.find(|setup| setup.model == model && setup.size == size);
-        found
-            .expect("models.toml has every model at every size")
-            .clone()
+        let is_found = |setup: &&Self| setup.model == model && setup.size == size;
+        let found = SETUPS.iter().find(is_found).cloned();
+        found.expect("models.toml has every model at every size")
     }
 
     pub fn at_length(self, n: usize) -> Result<Self> {
@@ -180,14 +170,13 @@ impl Setup {
         };
         ensure!(
             n > 0 && n.is_multiple_of(step),
-            "model {} cannot be measured at n = {n}: the length must be a multiple of {step}\n  \
+            "model {} cannot be measured at sequence length {n}: it must be a multiple of {step}\n  \
              help: choose another --seq",
             self.name()
         );
         Ok(Self { n, ..self })
     }
 
-    /// Name with size, such as `gpt-small`.
     pub fn name(&self) -> String {
         let (model, size) = (self.model, Some(self.size));
         ModelName { model, size }.to_string()
@@ -201,7 +190,6 @@ impl Setup {
         }
     }
 
-    /// Number of tokens generated per sequence.
     pub fn generated_len(&self) -> usize {
         match self.model {
             Model::Gpt => self.n - self.prompt_len(),
@@ -224,10 +212,8 @@ impl Setup {
         let supported = self.model.supported_attention();
         if !supported.contains(&attention) {
             let names: Vec<&str> = supported.iter().map(|mechanism| mechanism.name()).collect();
-            return Some(format!(
-                "the model supports only {} attention",
-                names.join(", ")
-            ));
+            let names = names.join(", ");
+            return Some(format!("the model supports only {names} attention"));
         }
         let capabilities = MechanismConfig::from(attention).capabilities();
         let in_layers = self.layers > 0;

@@ -13,26 +13,30 @@ pub enum Axis {
 
 impl Axis {
     fn to_plot_axis(self) -> plot::Axis {
-        let (title, ticks, label): (_, _, fn(f64) -> String) = match self {
-            Self::Time => ("time of one pass", Ticks::Decimal, |s| {
-                trim_decimals(time(s))
-            }),
-            Self::Memory => ("peak memory", Ticks::Binary, |size| {
-                trim_decimals(bytes(size))
-            }),
-        };
-        plot::Axis {
-            title: title.to_owned(),
-            scale: Scale::Log,
-            ticks,
-            label,
-            margin: 0.06,
-            include: None,
+        match self {
+            Self::Time => {
+                let label = |seconds| trim_decimals(time(seconds));
+                log_axis("time of one pass", Ticks::Decimal, label, 0.06)
+            }
+            Self::Memory => {
+                let label = |size| trim_decimals(bytes(size));
+                log_axis("peak memory", Ticks::Binary, label, 0.06)
+            }
         }
     }
 }
 
-/// Removes zero decimals.
+fn log_axis(title: &str, ticks: Ticks, label: fn(f64) -> String, margin: f64) -> plot::Axis {
+    plot::Axis {
+        title: title.to_owned(),
+        scale: Scale::Log,
+        ticks,
+        label,
+        margin,
+        include: None,
+    }
+}
+
 fn trim_decimals(text: String) -> String {
     text.replace(".00 ", " ").replace(".0 ", " ")
 }
@@ -40,32 +44,20 @@ fn trim_decimals(text: String) -> String {
 /// Plots the lines with their scaling exponents in the legend. Points that are not positive, such
 /// as memory below the measuring resolution, are left out.
 pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
-    let positive = |line: &Line| -> Vec<(f64, f64)> {
-        let points = line.points.iter().copied();
-        points.filter(|(n, cost)| *n > 0.0 && *cost > 0.0).collect()
-    };
-    let lines: Vec<Line> = lines
-        .iter()
-        .map(|line| Line {
-            note: power_law(&positive(line))
-                .map(|law| format!(", grows as n^{:.2}", law.exponent))
-                .unwrap_or_default(),
-            markers: true,
-            ..line.clone()
-        })
-        .collect();
-    let lengths = lines.iter().flat_map(positive).map(|point| point.0);
+    let mut lines = lines.to_vec();
+    for line in &mut lines {
+        line.markers = true;
+        if let Some(law) = power_law(&line.points) {
+            line.note = format!(", grows as n^{:.2}", law.exponent);
+        }
+    }
+    let points = lines.iter().flat_map(|line| &line.points);
+    let positive = points.filter(|(n, cost)| *n > 0.0 && *cost > 0.0);
+    let ticks = Ticks::Fixed(positive.map(|(n, _)| *n).collect());
     let y = axis.to_plot_axis();
     Plot {
         title: format!("{title}: {}", y.title),
-        x: plot::Axis {
-            title: "n".to_owned(),
-            scale: Scale::Log,
-            ticks: Ticks::Fixed(lengths.collect()),
-            label: |n| count(n as usize),
-            margin: 0.03,
-            include: None,
-        },
+        x: log_axis("n", ticks, |n| count(n as usize), 0.03),
         y,
         lines,
         empty_message: "nothing was measured",
@@ -91,14 +83,9 @@ mod tests {
         let picture = svg("layer", Axis::Time, &[line("a <b>", points)]);
         // Three points, and one in the legend.
         assert_eq!(picture.matches("<circle").count(), 4);
-        assert!(
-            picture.contains("a &lt;b&gt;, grows as n^2.00"),
-            "{picture}"
-        );
-        assert!(
-            picture.contains("1,024") && picture.contains("10 ms"),
-            "{picture}"
-        );
+        for text in ["a &lt;b&gt;, grows as n^2.00", "1,024", "10 ms"] {
+            assert!(picture.contains(text), "{text} in {picture}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl CaseLine {
     }
 }
 
-/// Ratio of two median times, with the lowest and highest ratio of a round.
+/// Ratio of two median times, with its range over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     pub ratio: f64,
@@ -46,9 +46,7 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// Merges the rounds of each case, in the order of the first round.
-///
-/// A merged case has the samples of all rounds, and the maximum of memory and error. If a round
+/// Merges the rounds of each case: all samples, and the maximum of memory and error. If a round
 /// failed, the case has the outcome of that round.
 pub fn pool(lines: &[CaseLine]) -> Vec<CaseLine> {
     let cases = group(lines, |line| line.id.clone());
@@ -107,7 +105,7 @@ pub fn distinct<T: PartialEq + Copy>(items: impl IntoIterator<Item = T>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_utils::line;
+    use crate::test_utils::{failed_line, line};
 
     #[test]
     fn rounds_are_merged() {
@@ -127,19 +125,15 @@ mod tests {
 
     #[test]
     fn one_failed_round_fails_the_case() {
-        let mut bad = line("a", 256, &[]);
-        bad.report.outcome = Outcome::TimedOut { seconds: 1.0 };
+        let bad = failed_line("a", 256, Outcome::TimedOut { seconds: 1.0 });
         let lines = [line("a", 256, &[1.0]), bad.clone(), line("a", 256, &[1.0])];
         assert_eq!(pool(&lines)[0].report, bad.report);
     }
 
     #[test]
     fn ratio_has_the_range_over_rounds() {
-        let rounds = |times: [f64; 2]| {
-            let lines = times.map(|ms| line("a", 256, &[ms, ms, ms]));
-            pool(&lines)[0].clone()
-        };
-        let ratio = rounds([4.0, 2.0]).ratio(&rounds([2.0, 2.0]));
+        let rounds = |times: [f64; 2]| pool(&times.map(|ms| line("a", 256, &[ms, ms, ms])));
+        let ratio = rounds([4.0, 2.0])[0].ratio(&rounds([2.0, 2.0])[0]);
         let ratio = ratio.expect("both were measured");
         assert_eq!((ratio.low, ratio.high), (1.0, 2.0));
     }

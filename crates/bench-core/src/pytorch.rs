@@ -20,7 +20,6 @@ zoo_spec::names! {
     pub enum Implementation: "implementation" {
         /// `scaled_dot_product_attention` with its fused kernels.
         Sdpa = "sdpa",
-        /// Matmul, softmax, matmul.
         Plain = "plain",
         /// Additive attention of the recurrent models.
         Additive = "additive",
@@ -32,7 +31,7 @@ impl Implementation {
     /// that PyTorch has for it.
     pub fn for_task(task: &Task) -> &'static [Self] {
         match task {
-            Task::Matmul { .. } => &[],
+            Task::Matmul => &[],
             Task::Attention { .. } => &[Self::Sdpa, Self::Plain],
             Task::Model { setup, .. } => match setup.model {
                 Model::Han | Model::Seq2Seq => &[Self::Additive],
@@ -54,7 +53,7 @@ pub struct PyTorch {
 }
 
 impl PyTorch {
-    /// Uses `python` and the folder `scripts`; `device` is `cpu` or `cuda`.
+    /// `device` is `cpu` or `cuda`.
     pub fn new(
         python: PathBuf,
         scripts: PathBuf,
@@ -84,12 +83,11 @@ impl PyTorch {
         dtype: Dtype,
     ) -> io::Result<Command> {
         let (script, flag, path) = match &case.task {
-            Task::Matmul { .. } => return Err(io::Error::other("matmul is not compared")),
+            Task::Matmul => return Err(io::Error::other("matmul is not compared")),
             Task::Attention { problem, .. } => {
                 if let Some(option) = unsupported_option(problem) {
-                    return Err(io::Error::other(format!(
-                        "problems with {option} are not compared"
-                    )));
+                    let message = format!("problems with {option} are not compared");
+                    return Err(io::Error::other(message));
                 }
                 ("attention.py", "--inputs", self.write_inputs(problem)?)
             }
@@ -128,12 +126,13 @@ impl PyTorch {
     /// Writes the inputs of a problem, unless they exist, and returns their folder.
     fn write_inputs(&self, problem: &Problem) -> io::Result<PathBuf> {
         let name = format!("{}-{}", problem.name, problem.seq_k);
-        let folder = self.inputs.join(&name);
-        if folder.exists() {
+        let folder = self.inputs.join(name);
+        // Written last.
+        let description_path = folder.join("problem.json");
+        if description_path.exists() {
             return Ok(folder);
         }
-        let partial = self.inputs.join(format!(".{name}"));
-        fs::create_dir_all(&partial)?;
+        fs::create_dir_all(&folder)?;
         let inputs = problem.inputs();
         for (name, values) in [
             ("query", &inputs.query),
@@ -142,7 +141,7 @@ impl PyTorch {
             ("upstream", &inputs.output_grad),
         ] {
             let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            fs::write(partial.join(name), bytes)?;
+            fs::write(folder.join(name), bytes)?;
         }
         // `is_causal` of PyTorch is meant for square attention.
         let causal = problem.mask == Mask::Causal && problem.seq_q == problem.seq_k;
@@ -151,7 +150,7 @@ impl PyTorch {
         let dense_mask = !causal && !is_last_query && problem.mask != Mask::Full;
         if dense_mask {
             let mask: Vec<u8> = problem.dense_mask().into_iter().map(u8::from).collect();
-            fs::write(partial.join("mask"), mask)?;
+            fs::write(folder.join("mask"), mask)?;
         }
         let description = json!({
             "query": problem.query_shape(),
@@ -162,8 +161,7 @@ impl PyTorch {
             "dense_mask": dense_mask,
             "queries_to_check": queries_to_check(problem),
         });
-        fs::write(partial.join("problem.json"), description.to_string())?;
-        fs::rename(&partial, &folder)?;
+        fs::write(description_path, description.to_string())?;
         Ok(folder)
     }
 }
@@ -186,11 +184,11 @@ impl Drop for PyTorch {
     }
 }
 
-/// Whether PyTorch runs a case. Mechanisms with fewer key/value heads than the problem are compared
-/// with the PyTorch result of the original problem.
+/// Whether PyTorch runs a case. Mechanisms with fewer key/value heads are compared with the result
+/// of the original problem.
 pub(crate) fn is_compared(case: &Case) -> bool {
     match &case.task {
-        Task::Matmul { .. } => false,
+        Task::Matmul => false,
         Task::Attention { problem, .. } => {
             find(problem.name).is_some_and(|own| own.kv_heads == problem.kv_heads)
         }
@@ -200,27 +198,24 @@ pub(crate) fn is_compared(case: &Case) -> bool {
 
 /// The skipped PyTorch case, if PyTorch does not run `case`.
 pub fn skipped(case: &Case) -> Option<Skipped> {
-    let reason = "compared with PyTorch attention with as many key heads as query heads";
+    let reason = "PyTorch is measured only with as many key heads as query heads; \
+                  vs PyTorch is relative to that";
     (!is_compared(case)).then(|| {
         let subject = format!("pytorch for {}", case.subject());
         Skipped::new(case, &subject, reason.to_owned())
     })
 }
 
-/// Whether both cases have the same PyTorch result.
+/// Whether both cases are compared with the same PyTorch result.
 pub(crate) fn is_same(one: &Case, other: &Case) -> bool {
-    let same = match (&one.task, &other.task) {
-        (Task::Attention { problem: one, .. }, Task::Attention { problem: other, .. }) => {
-            one == other
-        }
-        (Task::Model { setup: one, .. }, Task::Model { setup: other, .. }) => one == other,
-        _ => false,
-    };
-    same && one.pass == other.pass
+    let [one, other] = [one, other].map(|case| {
+        let key = (case.name(), case.n(), case.pass);
+        is_compared(case).then_some(key)
+    });
+    one.is_some() && one == other
 }
 
-/// Adds the FLOPs of our equivalent model, if it was measured before, to PyTorch's report. The
-/// outcome is wrong if the numbers of parameters differ.
+/// Adds the FLOPs of our equivalent model. The outcome is wrong if the numbers of parameters differ.
 pub(crate) fn with_flops_of_ours(
     id: &CaseId,
     case: &Case,
@@ -237,10 +232,9 @@ pub(crate) fn with_flops_of_ours(
             && attention.is_ok_and(|attention| setup.model.is_equivalent_in_pytorch(attention))
     };
     let mut measured = before.iter().filter(is_ours);
-    let found = measured.find_map(|line| Some((line.report.work, line.report.parameters?)));
-    if let Some((work, ours)) = found {
-        report.work = work;
-        if ours != theirs {
+    if let Some(line) = measured.find(|line| line.report.parameters.is_some()) {
+        report.work = line.report.work;
+        if let Some(ours) = line.report.parameters.filter(|ours| *ours != theirs) {
             let detail = format!("different model: {theirs} parameters, ours has {ours}");
             report.outcome = Outcome::wrong(detail);
         }
@@ -254,7 +248,7 @@ mod tests {
 
     use super::*;
     use crate::model::Size;
-    use crate::test_utils::line;
+    use crate::test_utils::{as_model, line, on_backend};
 
     fn gpt(attention: Mechanism) -> Case {
         Case::model(Setup::new(Model::Gpt, Size::Tiny), attention, Pass::Train)
@@ -276,9 +270,8 @@ mod tests {
     fn pytorch_gets_our_flops_and_must_have_our_parameters() {
         let case = gpt(Mechanism::Flash);
         let model_line = |backend: &str, subject: &str, parameters, work| {
-            let mut line = line(subject, case.n(), &[1.0]);
-            line.id.backend = backend.to_owned();
-            line.id.problem = case.name();
+            let line = line(subject, case.n(), &[1.0]);
+            let mut line = on_backend(backend, as_model(&case.name(), line));
             line.id.pass = case.pass;
             line.report.parameters = Some(parameters);
             line.report.work = Some(work);
@@ -299,11 +292,7 @@ mod tests {
         let report = compared(100);
         assert_eq!(report.work, Some(10.0));
         assert_eq!(report.outcome, theirs.report.outcome);
-        let outcome = format!("{:?}", compared(99).outcome);
-        let expected = "99 parameters, ours has 100";
-        assert!(
-            outcome.contains("Wrong") && outcome.contains(expected),
-            "{outcome}"
-        );
+        let detail = "different model: 99 parameters, ours has 100".to_owned();
+        assert_eq!(compared(99).outcome, Outcome::wrong(detail));
     }
 }

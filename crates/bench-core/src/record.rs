@@ -12,7 +12,6 @@ use crate::case::{Case, Pass};
 use crate::machine::Machine;
 use crate::units::{count, time};
 
-/// One line of a results file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
@@ -44,7 +43,6 @@ impl Skipped {
     }
 }
 
-/// Metadata of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// Start time in UTC.
@@ -82,15 +80,13 @@ impl CaseId {
     }
 }
 
-/// For example `flex standard on layer at n = 1,024, train, f32`.
+/// For example `flex standard on layer, train pass, sequence length 1,024, f32`.
 impl fmt::Display for CaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (backend, subject, problem) = (&self.backend, &self.subject, &self.problem);
-        let (n, pass, dtype) = (count(self.n), self.pass, &self.dtype);
-        write!(
-            f,
-            "{backend} {subject} on {problem} at n = {n}, {pass}, {dtype}"
-        )
+        let (pass, n, dtype) = (self.pass, count(self.n), &self.dtype);
+        write!(f, "{backend} {subject} on {problem}, ")?;
+        write!(f, "{pass} pass, sequence length {n}, {dtype}")
     }
 }
 
@@ -125,12 +121,16 @@ pub enum Outcome {
         error: Option<f64>,
         detail: String,
     },
-    /// It exceeded the time limit.
-    TimedOut { seconds: f64 },
+    TimedOut {
+        seconds: f64,
+    },
     /// It exceeded the memory limit, or an allocation failed.
-    OutOfMemory { detail: String },
-    /// Any other failure.
-    Failed { message: String },
+    OutOfMemory {
+        detail: String,
+    },
+    Failed {
+        message: String,
+    },
 }
 
 impl Outcome {
@@ -149,7 +149,6 @@ impl Outcome {
         }
     }
 
-    /// Short name for tables.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Measured(_) => "measured",
@@ -230,8 +229,7 @@ impl From<Outcome> for Report {
     }
 }
 
-/// Writer of a results file. Each line is flushed before the next case starts, so an interrupted
-/// run keeps its results.
+/// Each line is flushed before the next case starts, so an interrupted run keeps its results.
 #[derive(Debug)]
 pub struct Writer {
     file: File,
@@ -265,23 +263,17 @@ pub struct Results {
     pub skipped: Vec<Skipped>,
 }
 
-/// File name of the results in a run folder.
 pub const FILE: &str = "results.jsonl";
 
 impl Results {
     /// Reads a results file, or the one in a folder. A truncated last line is ignored.
     pub fn read(path: &Path) -> Result<Self> {
-        let path = if path.is_dir() {
-            &path.join(FILE)
-        } else {
-            path
-        };
+        let in_folder = path.join(FILE);
+        let path = if path.is_dir() { &in_folder } else { path };
         let shown = path.display();
-        let text = fs::read_to_string(path).with_context(|| {
-            format!(
-                "cannot read {shown}\n  help: give a run folder of cargo xtask bench or its {FILE}"
-            )
-        })?;
+        let help = format!("help: give a run folder of cargo xtask bench or its {FILE}");
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {shown}\n  {help}"))?;
         let (mut run, mut cases, mut skipped) = (None, Vec::new(), Vec::new());
         let last = text.lines().count();
         for (number, text) in (1..).zip(text.lines()) {
@@ -290,9 +282,7 @@ impl Results {
                 Ok(Line::Case(case)) => cases.push(case),
                 Ok(Line::Skipped(case)) => skipped.push(case),
                 Err(error) if error.is_eof() && number > 1 && number == last => {}
-                Err(error) => bail!(
-                    "{shown}, line {number}: {error}\n  help: give a {FILE} of cargo xtask bench"
-                ),
+                Err(error) => bail!("{shown}, line {number}: {error}\n  {help}"),
             }
         }
         let run = run.with_context(|| {
@@ -309,15 +299,15 @@ impl Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_utils::{line, run_info, skipped};
+    use crate::test_utils::{failed_line, line, run_info, skipped};
 
     #[test]
     fn results_round_trip_and_a_truncated_end_is_ignored() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(FILE);
         let mut writer = Writer::create(&path, &run_info()).expect("a new file");
-        let mut wrong = line("standard", 512, &[]);
-        wrong.report.outcome = Outcome::wrong("context[0] is NaN".to_owned());
+        let wrong = Outcome::wrong("context[0] is NaN".to_owned());
+        let wrong = failed_line("standard", 512, wrong);
         let cases = [line("standard", 256, &[1.5, 2.5]), wrong];
         for case in &cases {
             writer.write(&Line::Case(case.clone())).expect("written");
@@ -327,14 +317,14 @@ mod tests {
         writer.write(&line).expect("written");
         writer.file.write_all(b"{\"kind\":\"ca").expect("written");
 
-        assert!(
-            Writer::create(&path, &run_info()).is_err(),
-            "results must not be overwritten"
-        );
-        let results = Results::read(folder.path()).expect("readable");
-        assert_eq!(results.run, run_info());
-        assert_eq!(results.cases, cases);
-        assert_eq!(results.skipped, [skipped]);
+        // Results are not overwritten.
+        assert!(Writer::create(&path, &run_info()).is_err());
+        let expected = Results {
+            run: run_info(),
+            cases: cases.to_vec(),
+            skipped: vec![skipped],
+        };
+        assert_eq!(Results::read(folder.path()).expect("readable"), expected);
     }
 
     #[test]
@@ -350,9 +340,8 @@ mod tests {
         assert_eq!(case.report.kernel.as_deref(), Some("cpu-avx2"));
         // Fields of models are not written for attention.
         let again = serde_json::to_string(&case).expect("written");
-        assert!(
-            !again.contains("tokens") && !again.contains("checked"),
-            "{again}"
-        );
+        for field in ["tokens", "checked"] {
+            assert!(!again.contains(field), "{again}");
+        }
     }
 }

@@ -119,7 +119,7 @@ mod tests {
         for part in [
             "CPU &lt;model&gt; &amp; more",
             "Skipped cases",
-            "skipped: additive in layer at n = 2,048, forward: &lt;too&gt; slow",
+            "skipped: additive on layer, forward pass, sequence length 2,048: &lt;too&gt; slow",
             "grows as n^1.00",
             "<th class=\"number\">median</th>",
             "<td class=\"\">standard</td>",

@@ -15,7 +15,6 @@ use crate::plan::{Extent, Sampling};
 use crate::pytorch::{self, Implementation, PyTorch};
 use crate::record::{CaseId, CaseLine, Line, Outcome, Writer};
 
-/// `zoo-bench` built for a backend.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub backend: String,
@@ -53,6 +52,7 @@ struct Job<'a> {
     runner: Runner<'a>,
 }
 
+#[derive(Clone, Copy)]
 enum Runner<'a> {
     Program(&'a Program),
     PyTorch(&'a PyTorch, Implementation),
@@ -70,8 +70,8 @@ impl Comparison {
             rounds: 1,
             sampling: Sampling {
                 warm_up: Duration::ZERO,
-                budget: Duration::from_millis(1),
-                patience: Duration::from_millis(1),
+                min_time: Duration::from_millis(1),
+                max_time: Duration::from_millis(1),
             },
             limits: Limits {
                 time: Extent::Quick.timeout(),
@@ -113,45 +113,38 @@ impl Comparison {
 
     fn jobs<'a>(&'a self, matmul: &'a Case) -> Vec<Job<'a>> {
         let mut jobs = Vec::new();
-        for program in &self.programs {
-            jobs.push(self.job(matmul, Runner::Program(program)));
-        }
-        for (i, case) in self.cases.iter().enumerate() {
-            for program in &self.programs {
-                jobs.push(self.job(case, Runner::Program(program)));
-            }
-            let Some(pytorch) = &self.pytorch else {
-                continue;
+        let mut add = |case: &'a Case, runner: Runner<'a>| {
+            let (backend, subject) = match runner {
+                Runner::Program(program) => (program.backend.as_str(), case.subject()),
+                Runner::PyTorch(_, implementation) => ("pytorch", implementation.name()),
             };
-            let rest = &self.cases[i + 1..];
-            let runs_later = rest.iter().any(|other| pytorch::is_same(case, other));
-            if runs_later || !pytorch::is_compared(case) {
-                continue;
-            }
-            for &implementation in Implementation::for_task(&case.task) {
-                jobs.push(self.job(case, Runner::PyTorch(pytorch, implementation)));
-            }
-        }
-        jobs
-    }
-
-    fn job<'a>(&self, case: &'a Case, runner: Runner<'a>) -> Job<'a> {
-        let (backend, subject) = match &runner {
-            Runner::Program(program) => (program.backend.as_str(), case.subject()),
-            Runner::PyTorch(_, implementation) => ("pytorch", implementation.name()),
-        };
-        Job {
-            id: CaseId {
+            let id = CaseId {
                 backend: backend.to_owned(),
                 dtype: self.dtype.name().to_owned(),
                 problem: case.name(),
                 n: case.n(),
                 pass: case.pass,
                 subject: subject.to_owned(),
-            },
-            case,
-            runner,
+            };
+            jobs.push(Job { id, case, runner });
+        };
+        for program in &self.programs {
+            add(matmul, Runner::Program(program));
         }
+        for (i, case) in self.cases.iter().enumerate() {
+            for program in &self.programs {
+                add(case, Runner::Program(program));
+            }
+            let rest = &self.cases[i + 1..];
+            let runs_later = rest.iter().any(|other| pytorch::is_same(case, other));
+            let is_last = pytorch::is_compared(case) && !runs_later;
+            if let Some(pytorch) = self.pytorch.as_ref().filter(|_| is_last) {
+                for &implementation in Implementation::for_task(&case.task) {
+                    add(case, Runner::PyTorch(pytorch, implementation));
+                }
+            }
+        }
+        jobs
     }
 
     fn measure(
@@ -161,10 +154,10 @@ impl Comparison {
         before: &[CaseLine],
         stop: &AtomicBool,
     ) -> Option<CaseLine> {
-        let command = match &job.runner {
-            Runner::Program(program) => Ok(self.command(program, job)),
+        let command = match job.runner {
+            Runner::Program(program) => Ok(self.command(program, job.case)),
             Runner::PyTorch(pytorch, implementation) => {
-                pytorch.command(job.case, *implementation, self.dtype)
+                pytorch.command(job.case, implementation, self.dtype)
             }
         };
         let mut report = match command {
@@ -173,12 +166,12 @@ impl Comparison {
                 command.args(self.sampling.arguments());
                 run_with_limits(command, self.limits, stop)?
             }
-            Err(error) => Outcome::Failed {
-                message: format!("cannot run PyTorch: {error}"),
+            Err(error) => {
+                let message = format!("cannot run PyTorch: {error}");
+                Outcome::Failed { message }.into()
             }
-            .into(),
         };
-        if let Runner::PyTorch(..) = &job.runner {
+        if let Runner::PyTorch(..) = job.runner {
             report = pytorch::with_flops_of_ours(&job.id, job.case, before, report);
         }
         report.work = report.work.or_else(|| Some(job.case.flops()));
@@ -192,21 +185,21 @@ impl Comparison {
         })
     }
 
-    fn command(&self, program: &Program, job: &Job<'_>) -> Command {
-        let flag = match job.case.task {
-            Task::Matmul { .. } | Task::Attention { .. } => "--problem",
+    fn command(&self, program: &Program, case: &Case) -> Command {
+        let flag = match case.task {
+            Task::Matmul | Task::Attention { .. } => "--problem",
             Task::Model { .. } => "--model",
         };
         let mut command = Command::new(&program.executable);
         command
             .args(["--backend", &program.backend])
             .args(["--dtype", self.dtype.name()])
-            .args(["--subject", job.case.subject()])
-            .args([flag, &job.case.name()])
-            .args(["--n", &job.case.n().to_string()])
-            .args(["--pass", job.case.pass.name()])
+            .args(["--mechanism", case.subject()])
+            .args([flag, &case.name()])
+            .args(["--seq", &case.n().to_string()])
+            .args(["--pass", case.pass.name()])
             .envs(program.environment.clone());
-        if let Some(fault) = job.case.fault {
+        if let Some(fault) = case.fault {
             command.args(["--fault", fault.name()]);
         }
         command
@@ -232,53 +225,42 @@ mod tests {
     use super::*;
     use crate::plan::Selection;
 
-    fn comparison(rounds: usize) -> Comparison {
+    /// The lines of two rounds of a program that does not exist.
+    fn run(stop: bool) -> Vec<CaseLine> {
         let program = |backend: &str| Program {
             backend: backend.to_owned(),
             executable: "/nowhere/zoo-bench".into(),
             environment: Vec::new(),
         };
         let programs = ["flex", "ndarray"].map(program).to_vec();
-        let cases = Selection::default().plan().expect("cases").cases;
-        Comparison {
-            rounds,
-            ..Comparison::new(programs, cases)
-        }
-    }
-
-    fn run(comparison: &Comparison, stop: bool) -> (Vec<CaseLine>, Vec<String>) {
+        let comparison = Comparison {
+            rounds: 2,
+            ..Comparison::new(programs, Selection::default().plan().expect("cases").cases)
+        };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let run = crate::test_utils::run_info();
         let mut writer = Writer::create(&folder.path().join("run"), &run).expect("a new file");
-        let mut order = Vec::new();
-        let mut on_event = |event: Event<'_>| {
-            if let Event::Begin(id) = event {
-                order.push(format!("{}/{}", id.backend, id.subject));
-            }
-        };
-        let lines = comparison
-            .run(&mut writer, &mut on_event, &AtomicBool::new(stop))
-            .expect("writable");
-        (lines, order)
+        let lines = comparison.run(&mut writer, &mut |_| {}, &AtomicBool::new(stop));
+        lines.expect("writable")
     }
 
     #[test]
     fn rounds_alternate_and_failures_do_not_end_the_run() {
-        let comparison = comparison(2);
-        let (lines, order) = run(&comparison, false);
-        let per_round = 2 * (1 + comparison.cases.len());
+        let lines = run(false);
+        let cases = Selection::default().plan().expect("cases").cases;
+        let per_round = 2 * (1 + cases.len());
         assert_eq!(lines.len(), 2 * per_round);
-        assert_eq!(order[..2], ["flex/matmul", "ndarray/matmul"]);
-        let mut second: Vec<_> = order[per_round..].to_vec();
-        second.reverse();
-        assert_eq!(second, order[..per_round]);
+        let ids: Vec<&CaseId> = lines.iter().map(|line| &line.id).collect();
+        for (id, backend) in ids.iter().zip(["flex", "ndarray"]) {
+            assert_eq!((&*id.backend, &*id.subject), (backend, "matmul"));
+        }
+        assert!(ids[per_round..].iter().rev().eq(&ids[..per_round]));
         let failed = |line: &CaseLine| matches!(line.report.outcome, Outcome::Failed { .. });
         assert!(lines.iter().all(failed));
     }
 
     #[test]
     fn stop_ends_the_run() {
-        let (lines, _) = run(&comparison(3), true);
-        assert!(lines.len() <= 1);
+        assert!(run(true).len() <= 1);
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::case::Pass;
 use crate::machine::Machine;
-use crate::record::{CaseLine, RunInfo, Skipped};
+use crate::record::{CaseLine, Outcome, RunInfo, Skipped};
 
 /// A run whose CPU name needs HTML escaping.
 pub fn run_info() -> RunInfo {
@@ -36,6 +36,13 @@ pub fn line(subject: &str, n: usize, milliseconds: &[f64]) -> CaseLine {
         } },
     });
     serde_json::from_value(line).expect("a case")
+}
+
+/// A case of the problem `layer` that was not measured.
+pub fn failed_line(subject: &str, n: usize, outcome: Outcome) -> CaseLine {
+    let mut line = line(subject, n, &[]);
+    line.report.outcome = outcome;
+    line
 }
 
 pub fn on_backend(backend: &str, mut line: CaseLine) -> CaseLine {

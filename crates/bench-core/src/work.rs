@@ -1,17 +1,15 @@
-//! FLOPs and minimum memory of a case.
-//!
-//! FLOPs and parameters of a model are counted by `zoo-bench`.
+//! FLOPs and minimum memory of a case. `zoo-bench` counts FLOPs and parameters of models.
 
 use zoo_oracle::{FeatureMap, Formula, Parameter, Problem};
 use zoo_spec::Dtype;
 
-use crate::case::{Case, Pass, Task};
+use crate::case::{Case, MATMUL_SIZE, Pass, Task};
 
 impl Case {
     /// FLOPs of the matmuls over the visible query-key pairs; 0 for a model.
     pub fn flops(&self) -> f64 {
         match &self.task {
-            Task::Matmul { size } => 2.0 * (*size as f64).powi(3),
+            Task::Matmul => 2.0 * (MATMUL_SIZE as f64).powi(3),
             Task::Attention { mechanism, problem } => {
                 // Only the number of parameters matters.
                 let parameters = |parameter: Parameter| vec![0.0; parameter.num_elements()];
@@ -32,7 +30,7 @@ impl Case {
     pub fn minimum_bytes(&self, dtype: Dtype, parameters: Option<u64>) -> u64 {
         let elements = |shape: [usize; 4]| shape.iter().product::<usize>() as u64;
         let count = match (&self.task, self.pass) {
-            (Task::Matmul { size }, _) => 3 * (size * size) as u64,
+            (Task::Matmul, _) => 3 * MATMUL_SIZE.pow(2) as u64,
             (Task::Attention { problem, .. }, pass) => {
                 let inputs = elements(problem.query_shape())
                     + elements(problem.key_shape())
@@ -70,7 +68,7 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
         }
         Formula::Lsh(hashing) => {
             // Random projections, then attention to the keys of two chunks.
-            let (visible, width) = (2 * hashing.bucket * hashing.rounds, problem.d_head);
+            let (visible, width) = (2 * hashing.bucket_size * hashing.n_hashes, problem.d_head);
             let hash = 2 * hashing.directions.len();
             let attend = visible.min(problem.seq_k) * (width + problem.d_value);
             return 2.0 * (problem.queries() * (hash + attend)) as f64;
@@ -89,19 +87,15 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use zoo_oracle::find;
     use zoo_spec::Mechanism;
 
     use super::*;
+    use crate::case::problem;
     use crate::model::{Model, Setup, Size};
 
-    fn layer(problem: &str, n: usize, pass: Pass) -> Case {
-        let problem = find(problem).and_then(|problem| problem.at_length(n));
-        Case::attention(
-            Mechanism::Standard,
-            problem.expect("in the catalogue, at any length"),
-            pass,
-        )
+    fn layer(name: &str, n: usize, pass: Pass) -> Case {
+        let problem = problem(name, Some(n)).expect("in the catalogue, at any length");
+        Case::attention(Mechanism::Standard, problem, pass)
     }
 
     /// 4·b·h·n·m·d forward, 3.5 times that for training.
@@ -117,22 +111,22 @@ mod tests {
         assert_eq!(causal.flops(), density * full.flops());
     }
 
+    /// Inputs, outputs and gradients; for a model, its parameters and optimizer state.
     #[test]
-    fn minimum_memory_is_inputs_outputs_and_gradients() {
+    fn minimum_memory() {
         let tensor = 8 * 256 * 64 * 4;
-        let minimum = |pass, dtype| layer("layer", 256, pass).minimum_bytes(dtype, None);
-        assert_eq!(minimum(Pass::Forward, Dtype::F32), 4 * tensor);
-        assert_eq!(minimum(Pass::Train, Dtype::F32), 8 * tensor);
-        assert_eq!(minimum(Pass::Forward, Dtype::Bf16), 2 * tensor);
-    }
-
-    #[test]
-    fn minimum_memory_of_a_model_is_its_parameters_and_optimizer_state() {
-        let gpt = |pass| {
-            let setup = Setup::new(Model::Gpt, Size::Tiny);
-            Case::model(setup, Mechanism::Flash, pass).minimum_bytes(Dtype::F32, Some(1000))
-        };
-        assert_eq!(gpt(Pass::Generate), 4000);
-        assert_eq!(gpt(Pass::Train), 16_000);
+        let attention = |pass| layer("layer", 256, pass);
+        let gpt = Setup::new(Model::Gpt, Size::Tiny);
+        let gpt = |pass| Case::model(gpt.clone(), Mechanism::Flash, pass);
+        for (case, dtype, expected) in [
+            (attention(Pass::Forward), Dtype::F32, 4 * tensor),
+            (attention(Pass::Train), Dtype::F32, 8 * tensor),
+            (attention(Pass::Forward), Dtype::Bf16, 2 * tensor),
+            (gpt(Pass::Generate), Dtype::F32, 4000),
+            (gpt(Pass::Train), Dtype::F32, 16_000),
+        ] {
+            let minimum = case.minimum_bytes(dtype, Some(1000));
+            assert_eq!(minimum, expected, "{case:?}");
+        }
     }
 }

@@ -6,31 +6,26 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_bench_core::record::{Outcome, Results};
 use zoo_bench_core::report;
-use zoo_bench_core::test_utils::{as_model, line, on_backend, run_info};
+use zoo_bench_core::test_utils::{as_model, failed_line, line, on_backend, run_info};
 
 fn main() {
     let arguments = Arguments::from_args();
     let browser = browser();
     let is_installed = browser.is_some();
-    let trial = Trial::test(
-        "browser_renders_the_report_without_console_messages",
-        move || {
-            let browser = browser.ok_or("no chromium on the PATH")?;
-            renders(&browser)
-        },
-    );
+    let name = "browser_renders_the_report_without_console_messages";
+    let trial = Trial::test(name, move || {
+        renders(&browser.ok_or("no chromium on the PATH")?)
+    });
     // `cargo test -- --ignored` shows why it is ignored.
     let trials = vec![trial.with_ignored_flag(!is_installed)];
     libtest_mimic::run(&arguments, trials).exit();
 }
 
 fn browser() -> Option<PathBuf> {
+    const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .flat_map(|folder| {
-            ["chromium", "chromium-browser", "google-chrome"].map(|n| folder.join(n))
-        })
-        .find(|file| file.is_file())
+    let mut files = std::env::split_paths(&path).flat_map(|folder| NAMES.map(|n| folder.join(n)));
+    files.find(|file| file.is_file())
 }
 
 fn renders(browser: &Path) -> Result<(), Failed> {
@@ -43,9 +38,8 @@ fn renders(browser: &Path) -> Result<(), Failed> {
         lines.push(line("linear", n, &[1e-2 * n_f]));
         lines.push(on_backend("pytorch", line("sdpa", n, &[5e-6 * n_f * n_f])));
     }
-    let mut slow = line("linear", 4096, &[]);
-    slow.report.outcome = Outcome::TimedOut { seconds: 60.0 };
-    lines.push(slow);
+    let slow = Outcome::TimedOut { seconds: 60.0 };
+    lines.push(failed_line("linear", 4096, slow));
     // A model at one length has only a table, at two lengths also plots.
     for (name, n) in [("gpt-small", 64), ("gpt-small", 128), ("han-small", 128)] {
         lines.push(as_model(name, line("flash", n, &[n as f64])));
@@ -57,13 +51,11 @@ fn renders(browser: &Path) -> Result<(), Failed> {
     };
     let page = report::write(folder, &results, None)?;
 
+    let profile = folder.join("profile");
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu"])
         .args(["--enable-logging=stderr", "--log-level=0", "--dump-dom"])
-        .arg(format!(
-            "--user-data-dir={}",
-            folder.join("profile").display()
-        ))
+        .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("file://{}", page.display()))
         .output()?;
     let log = String::from_utf8_lossy(&output.stderr).into_owned();

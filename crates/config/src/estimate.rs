@@ -48,6 +48,19 @@ impl Estimate {
     pub(crate) fn total(&self) -> u128 {
         self.weights + self.optimizer + self.batch + self.data
     }
+
+    /// The parts other than the weights, such as `activations: 1.5 MiB`.
+    fn others(&self) -> Vec<String> {
+        let others = [
+            ("gradients and optimizer state", self.optimizer),
+            ("activations", self.batch),
+            ("data", self.data),
+        ];
+        let others = others.iter().filter(|(_, bytes)| *bytes > 0);
+        others
+            .map(|(what, bytes)| format!("{what}: {}", Bytes(*bytes)))
+            .collect()
+    }
 }
 
 impl Config {
@@ -72,6 +85,17 @@ impl Config {
             // Per token: a character, a space and an id.
             data: examples as u128 * (BYTES_PER_EXAMPLE + 6 * shortest as u128),
         }
+    }
+
+    /// The minimum memory of training, and its parts on a line each.
+    pub fn describe_memory(&self, sizes: DataSizes) -> String {
+        let estimate = self.estimate(sizes);
+        let mut lines = vec![
+            format!("at least {}", Bytes(estimate.total())),
+            format!("weights: {}", Bytes(estimate.weights)),
+        ];
+        lines.extend(estimate.others());
+        lines.join("\n  ")
     }
 
     /// Checks that training fits into this much memory, in bytes.
@@ -115,23 +139,16 @@ impl Config {
         // Every part that is too large by itself, and the largest one.
         let is_too_large = |bytes: u128| bytes > memory || Some(bytes) == largest;
         let too_large = parts.iter().filter(|(bytes, _)| is_too_large(*bytes));
-        let keys: Vec<&str> = too_large.flat_map(|(_, keys)| *keys).copied().collect();
-        let others = [
-            ("gradients and optimizer state", estimate.optimizer),
-            ("activations", estimate.batch),
-            ("data", estimate.data),
-        ];
-        let others = others.iter().filter(|(_, bytes)| *bytes > 0);
-        let others: String = others
-            .map(|(what, bytes)| format!(", {what}: {}", Bytes(*bytes)))
-            .collect();
+        let keys: Vec<&str> = too_large.map(|(_, keys)| *keys).collect();
+        let weights = Bytes(estimate.weights);
+        let mut parts = vec![format!("{} parameters: {weights}", estimate.parameters)];
+        parts.extend(estimate.others());
         Err(ConfigError::Memory(format!(
-            "{what} needs at least {} of memory, but only {} is available ({} parameters: {}{others})\n  \
+            "{what} needs at least {} of memory, but only {} is available ({})\n  \
              help: reduce {}, or use a machine with more memory",
             Bytes(estimate.total()),
             Bytes(memory),
-            estimate.parameters,
-            Bytes(estimate.weights),
+            parts.join(", "),
             keys.join(", ")
         )))
     }
@@ -157,10 +174,10 @@ impl Config {
         }
     }
 
-    fn batch_keys(&self) -> &'static [&'static str] {
+    fn batch_keys(&self) -> &'static str {
         match &self.model {
-            Model::Gpt(_) => &["training.batch_size", "model.context"],
-            _ => &["training.batch_size"],
+            Model::Gpt(_) => "training.batch_size, model.context",
+            _ => "training.batch_size",
         }
     }
 }
@@ -168,25 +185,23 @@ impl Config {
 impl Data {
     /// Number of synthetic training examples, minimum tokens per example, and the keys that set
     /// them; `None` for files.
-    pub(crate) fn generated(&self) -> Option<(usize, usize, &'static [&'static str])> {
-        const LENGTH: &[&str] = &["data.train_size", "data.min_length"];
-        const SIZE: &[&str] = &["data.train_size"];
-        Some(match self {
+    pub(crate) fn generated(&self) -> Option<(usize, usize, &'static str)> {
+        const LENGTH: &str = "data.train_size, data.min_length";
+        const SIZE: &str = "data.train_size";
+        const SENTENCES: &str = "data.train_size, data.min_sentences, data.min_words";
+        match self {
             Self::Copy(data) | Self::Reverse(data) | Self::Sort(data) => {
-                (data.train_size, data.min_length, LENGTH)
+                Some((data.train_size, data.min_length, LENGTH))
             }
-            Self::Dates(data) => (data.train_size, 8, SIZE),
-            Self::Recall(data) => (data.train_size, data.min_keys, SIZE),
-            Self::ListOps(data) => (data.train_size, data.min_length, LENGTH),
-            Self::Documents(data) => (
-                data.train_size,
-                data.min_sentences.saturating_mul(data.min_words),
-                &["data.train_size", "data.min_sentences", "data.min_words"],
-            ),
-            Self::Phrases(_) | Self::Parallel(_) | Self::Labelled(_) | Self::Plain(_) => {
-                return None;
+            Self::Dates(data) => Some((data.train_size, 8, SIZE)),
+            Self::Recall(data) => Some((data.train_size, data.min_keys, SIZE)),
+            Self::ListOps(data) => Some((data.train_size, data.min_length, LENGTH)),
+            Self::Documents(data) => {
+                let words = data.min_sentences.saturating_mul(data.min_words);
+                Some((data.train_size, words, SENTENCES))
             }
-        })
+            Self::Phrases(_) | Self::Parallel(_) | Self::Labelled(_) | Self::Plain(_) => None,
+        }
     }
 }
 
@@ -221,7 +236,7 @@ fn parameters(model: &Model, sizes: DataSizes) -> u128 {
             let decoder = attention(&layers, &model.decoder_attention)
                 + attention(&layers, &model.cross_attention)
                 + feed_forward(&layers);
-            let tokens = match model.tying {
+            let tokens = match model.tie_embeddings {
                 Tying::None => source + 2 * target,
                 Tying::Decoder => source + target,
                 Tying::All => source,
@@ -232,7 +247,7 @@ fn parameters(model: &Model, sizes: DataSizes) -> u128 {
         Model::Gpt(model) => {
             let layers = model.into();
             let layer = attention(&layers, &model.attention) + feed_forward(&layers);
-            let tokens = source * if model.tied { 1 } else { 2 };
+            let tokens = source * if model.tie_embeddings { 1 } else { 2 };
             let vectors = tokens + learned(&model.positions);
             model.layers as u128 * layer + vectors * model.d_model as u128
         }
@@ -244,7 +259,7 @@ fn parameters(model: &Model, sizes: DataSizes) -> u128 {
         }
         Model::Seq2Seq(model) => {
             let (embedding, hidden) = (model.d_embedding as u128, model.d_hidden as u128);
-            let tokens = match model.tying {
+            let tokens = match model.tie_embeddings {
                 Tying::None => (source + target) * embedding + target * hidden,
                 Tying::Decoder => (source + target) * embedding,
                 Tying::All => source * embedding,
@@ -254,13 +269,8 @@ fn parameters(model: &Model, sizes: DataSizes) -> u128 {
             tokens + encoders * encoder + decoders * 3 * hidden * hidden
         }
         Model::Han(model) => {
-            let [embedding, word, sentence, attention] = [
-                model.d_embedding,
-                model.d_word,
-                model.d_sentence,
-                model.d_attention,
-            ]
-            .map(|size| size as u128);
+            let (embedding, attention) = (model.d_embedding as u128, model.d_attention as u128);
+            let (word, sentence) = (model.d_word as u128, model.d_sentence as u128);
             let gates = model.cell.gates() as u128;
             let words = 2 * gates * word * (embedding + word);
             let sentences = 2 * gates * sentence * (2 * word + sentence);
@@ -284,26 +294,15 @@ fn activations(model: &Model) -> u128 {
 }
 
 /// The keys that determine the number of parameters.
-fn size_keys(model: &Model) -> &'static [&'static str] {
+fn size_keys(model: &Model) -> &'static str {
     match model {
-        Model::Transformer(_) | Model::Gpt(_) | Model::Classifier(_) => &[
-            "model.d_model",
-            "model.layers",
-            "model.d_feed_forward",
-            "tokenizer.size",
-        ],
-        Model::Seq2Seq(_) => &[
-            "model.d_hidden",
-            "model.d_embedding",
-            "model.layers",
-            "tokenizer.size",
-        ],
-        Model::Han(_) => &[
-            "model.d_embedding",
-            "model.d_word",
-            "model.d_sentence",
-            "tokenizer.size",
-        ],
+        Model::Transformer(_) | Model::Gpt(_) | Model::Classifier(_) => {
+            "model.d_model, model.layers, model.d_feed_forward, tokenizer.vocab_size"
+        }
+        Model::Seq2Seq(_) => {
+            "model.d_hidden, model.d_embedding, model.layers, tokenizer.vocab_size"
+        }
+        Model::Han(_) => "model.d_embedding, model.d_word, model.d_sentence, tokenizer.vocab_size",
     }
 }
 
@@ -319,15 +318,12 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["MiB", "GiB", "TiB", "PiB", "EiB", "ZiB"];
         let mut value = self.0 as f64 / 1024.0 / 1024.0;
-        let mut units = UNITS.iter();
-        let mut unit = units.next().copied().unwrap_or_default();
-        while value >= 1024.0
-            && let Some(next) = units.next()
-        {
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
             value /= 1024.0;
-            unit = *next;
+            unit += 1;
         }
-        write!(f, "{value:.1} {unit}")
+        write!(f, "{value:.1} {}", UNITS[unit])
     }
 }
 
@@ -358,6 +354,9 @@ mod tests {
         assert_eq!(estimate.optimizer, 3 * 4 * parameters);
         assert_eq!(estimate.batch, 10 * 32 * 3 * (2 * 64 + 256) * 2);
         assert_eq!(estimate.data, 0);
+        let memory = "at least 3.1 MiB\n  weights: 0.6 MiB\n  gradients and optimizer state: 1.8 MiB\n  \
+                      activations: 0.7 MiB";
+        assert_eq!(config(&text).describe_memory(sizes), memory);
     }
 
     #[test]
@@ -368,30 +367,18 @@ mod tests {
         let batch = format!("{GPT}[training]\nbatch_size = 1073741824\n");
         let data =
             "[data]\nkind = \"reverse\"\ntrain_size = 1000000000\n[model]\nkind = \"seq2seq\"\n";
-        for (text, memory, start, keys) in [
-            (
-                large.as_str(),
-                1 << 40,
-                "training needs at least 768.0 PiB of memory, but only 1.0 TiB is available (",
-                "model.d_model, model.layers, model.d_feed_forward, tokenizer.size,",
-            ),
-            (
-                &batch,
-                16 << 30,
-                "training needs at least ",
-                "training.batch_size, model.context,",
-            ),
-            (
-                data,
-                16 << 30,
-                "training needs at least ",
-                "data.train_size, data.min_length,",
-            ),
+        let model_keys = "model.d_model, model.layers, model.d_feed_forward, tokenizer.vocab_size";
+        let model_size = "768.0 PiB of memory, but only 1.0 TiB is available (";
+        for (text, memory, size, keys) in [
+            (large.as_str(), 1 << 40, model_size, model_keys),
+            (&batch, 16 << 30, "", "training.batch_size, model.context"),
+            (data, 16 << 30, "", "data.train_size, data.min_length"),
         ] {
             let error = config(text).check_memory(DataSizes::default(), memory);
             let message = error.expect_err(text).to_string();
-            assert!(message.starts_with(start), "{message}");
-            let help = format!("\n  help: reduce {keys} or use a machine");
+            let start = format!("training needs at least {size}");
+            assert!(message.starts_with(&start), "{message}");
+            let help = format!("\n  help: reduce {keys}, or use a machine");
             assert!(message.contains(&help), "{message}");
         }
         let checked = config(&large).check_weights(DataSizes::default(), 1 << 40);

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use zoo_spec::closest_path;
+
 use crate::error::{ConfigError, Diagnostic, Location, join};
 use crate::tree::{Node, Value};
 use crate::{Config, Data, Files, Override};
@@ -50,9 +52,9 @@ impl Config {
         // A resumed run has its tokenizer in its folder.
         files.retain(|(key, _)| !(resumes && *key == TOKENIZER));
         let missing: Vec<_> = files.iter().filter(|(_, path)| !exists(path)).collect();
-        let Some((key, _)) = missing.first() else {
+        if missing.is_empty() {
             return Ok(());
-        };
+        }
         // Parsed again for the locations.
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let mut tree = Node::parse_file(&path.display().to_string(), &text)?;
@@ -66,18 +68,50 @@ impl Config {
             } else {
                 String::new()
             };
+            let hint = match closest_path(path, exists) {
+                Some(closest) => format!(": did you mean {}?", closest.display()),
+                None => String::new(),
+            };
             Diagnostic {
                 location: location_of(&tree, key, path),
-                message: format!("{key}: no such file: {}{base}", path.display()),
+                message: format!("{key}: no such file: {}{base}{hint}", path.display()),
             }
         };
         let diagnostics: Vec<Diagnostic> = missing.iter().map(diagnostic).collect();
+        let (key, how) = match missing.iter().find(|(key, _)| *key != TOKENIZER) {
+            Some((key, _)) => (*key, download(&text)),
+            None => (TOKENIZER, "remove the key to train a tokenizer".to_owned()),
+        };
         Err(ConfigError::InvalidInput(format!(
-            "{}\n  help: download the data (comments in the config name the source), or set another \
-             path: --set {key}=PATH",
+            "{}\n  help: {how}\n  help: or set another path: --set {key}=PATH",
             join(&diagnostics)
         )))
     }
+}
+
+/// How to download the data: the `cargo xtask hub` commands and addresses in the config's comment
+/// that starts with `# Data:`.
+fn download(config: &str) -> String {
+    let lines = config
+        .lines()
+        .skip_while(|line| !line.starts_with("# Data:"));
+    let comment = lines.map_while(|line| line.strip_prefix('#').map(str::trim));
+    let sources = comment.flat_map(|line| {
+        if line.starts_with("cargo xtask hub ") {
+            return vec![format!("with `{line}`")];
+        }
+        let words = line
+            .split_whitespace()
+            .map(|word| word.trim_matches(['(', ')', ',', ';', '.']));
+        let addresses = words.filter(|word| word.starts_with("https://"));
+        addresses.map(|address| format!("from {address}")).collect()
+    });
+    let sources: Vec<String> = sources.collect();
+    if sources.is_empty() {
+        return "download the data (`cargo xtask hub` downloads from the Hugging Face Hub)"
+            .to_owned();
+    }
+    format!("download the data {}", sources.join(" or "))
 }
 
 /// The location of a path: a value, or an element of a list.

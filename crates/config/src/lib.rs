@@ -25,9 +25,11 @@
 //! - `resolve` sets defaults that depend on other keys;
 //! - `estimate` computes a lower bound on the memory of a run;
 //! - `files` lists the input files and checks that they exist;
-//! - `write` prints a config, `template` one with comments, and `docs` generates `docs/config.md`.
+//! - `write` prints a config, `template` one with comments, `describe` a mechanism, and `docs`
+//!   generates `docs/config.md`.
 
 mod check;
+mod describe;
 mod docs;
 mod error;
 mod estimate;
@@ -44,8 +46,9 @@ mod write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use zoo_spec::NotUtf8;
+use zoo_spec::{NotUtf8, closest_path};
 
+pub use self::describe::describe;
 pub use self::docs::{DOCS_PATH, docs};
 pub use self::error::ConfigError;
 use self::error::{Diagnostic, join, syntax_error};
@@ -90,7 +93,15 @@ impl Config {
     pub fn read(path: &Path, overrides: &[Override]) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
-            ConfigError::InvalidInput(format!("cannot read config {name}: {error}"))
+            let is_config = |path: &Path| path.is_file() || path.join("config.toml").is_file();
+            let help = match closest_path(path, is_config) {
+                Some(closest) => format!("did you mean {}?", closest.display()),
+                None if path.exists() => "check its permissions".to_owned(),
+                None => "`zoo new transformer > my.toml` writes a config".to_owned(),
+            };
+            ConfigError::InvalidInput(format!(
+                "cannot read config {name}: {error}\n  help: {help}"
+            ))
         })?;
         if let Some(error) = NotUtf8::detect(&bytes) {
             return Err(ConfigError::InvalidInput(format!("{name}, {error}")));

@@ -5,8 +5,8 @@ use zoo_spec::Dtype;
 use crate::sections::data::DEFAULT_VALID_SHARE;
 use crate::sections::training::DEFAULT_STEPS;
 use crate::{
-    BleuTokenizer, Config, Data, Direction, LossScale, Metric, Model, Sample, Sentences, Strategy,
-    Task, Tying, Vocabulary, WordRule,
+    BleuTokenizer, Config, Data, Direction, LossScale, Metric, Model, PreTokenization, Sample,
+    Sentences, Strategy, Task, Tying, Vocabulary,
 };
 
 impl Config {
@@ -22,10 +22,10 @@ impl Config {
 
     /// The BLEU tokenizer, for sequence-to-sequence tasks.
     pub fn bleu_tokenizer(&self) -> Option<BleuTokenizer> {
-        let default = match (&self.data, self.tokenizer.words()) {
+        let default = match (&self.data, self.tokenizer.pre_tokenizer()) {
             (data, _) if data.task() != Task::SequenceToSequence => None,
             // The text is already tokenized.
-            (_, Some(WordRule::Spaces)) => Some(BleuTokenizer::None),
+            (_, Some(PreTokenization::Whitespace)) => Some(BleuTokenizer::None),
             (Data::Phrases(data), _) if data.direction == Direction::EnglishToChinese => {
                 Some(BleuTokenizer::Zh)
             }
@@ -50,12 +50,10 @@ impl Config {
 
     /// Joint or separate vocabulary, for sequence-to-sequence tasks.
     pub fn vocabulary(&self) -> Option<Vocabulary> {
-        let default = match (&self.model, self.data.task()) {
-            (_, Task::Classification | Task::LanguageModelling) => None,
-            (model, Task::SequenceToSequence) => Some(match model.tying() {
-                Some(Tying::All) => Vocabulary::Joint,
-                _ => Vocabulary::Separate,
-            }),
+        let default = match self.model.tie_embeddings() {
+            _ if self.data.task() != Task::SequenceToSequence => None,
+            Some(Tying::All) => Some(Vocabulary::Joint),
+            _ => Some(Vocabulary::Separate),
         };
         self.tokenizer.vocabulary().or(default)
     }
@@ -79,14 +77,12 @@ impl Config {
         self.training.precision = Some(self.precision());
         self.training.loss_scale = Some(self.loss_scale());
         self.validation.metric = Some(self.metric());
-        *self.tokenizer.vocabulary_mut() = self.vocabulary();
-        if let Some(rule) = self.tokenizer.words_mut() {
-            rule.get_or_insert(if self.data.is_synthetic() {
-                WordRule::Spaces
-            } else {
-                WordRule::Marks
-            });
-        }
+        let rule = if self.data.is_synthetic() {
+            PreTokenization::Whitespace
+        } else {
+            PreTokenization::Punctuation
+        };
+        self.tokenizer.resolve(self.vocabulary(), rule);
         self.validation.bleu_tokenizer = self.bleu_tokenizer();
         if self.data.task() == Task::Classification {
             self.decoding = None;
@@ -103,16 +99,16 @@ impl Config {
         let default = |has_file: bool| (!has_file).then_some(DEFAULT_VALID_SHARE);
         match &mut self.data {
             Data::Parallel(data) => {
-                data.valid_share = data.valid_share.or(default(data.valid.is_some()));
+                data.valid_fraction = data.valid_fraction.or(default(data.valid.is_some()));
             }
             Data::Labelled(data) => {
-                data.valid_share = data.valid_share.or(default(data.valid.is_some()));
+                data.valid_fraction = data.valid_fraction.or(default(data.valid.is_some()));
                 if matches!(self.model, Model::Han(_)) {
-                    data.sentences.get_or_insert(Sentences::Marks);
+                    data.sentences.get_or_insert(Sentences::Punctuation);
                 }
             }
             Data::Plain(data) => {
-                data.valid_share = data.valid_share.or(default(data.valid.is_some()));
+                data.valid_fraction = data.valid_fraction.or(default(data.valid.is_some()));
             }
             _ => {}
         }

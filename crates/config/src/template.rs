@@ -2,8 +2,9 @@
 
 use zoo_spec::UnknownName;
 
+use crate::keys::{Values, Variant};
 use crate::write;
-use crate::{Config, ConfigError};
+use crate::{Config, ConfigError, Model};
 
 /// The models with a template.
 pub const TEMPLATES: [&str; 5] = ["transformer", "seq2seq", "han", "gpt", "classifier"];
@@ -37,5 +38,31 @@ pub fn template(kind: &str) -> Result<String, ConfigError> {
          #     cargo xtask train my-{kind}.toml\n\n",
         if kind == "gpt" { " and the path" } else { "" }
     );
-    Ok(head + &write::commented(&written, &resolved))
+    Ok(head + &choices(kind) + &write::commented(&written, &resolved))
+}
+
+/// A comment that lists the values of keys such as `attention`, with their keys and defaults.
+fn choices(kind: &str) -> String {
+    let keys = Variant::named(Model::KINDS, kind).map_or(&[][..], |model| model.keys);
+    let mut text = String::new();
+    let mut last = "";
+    let choices = keys.iter().filter_map(|key| match key.values {
+        Values::Choice(choice) => Some(choice),
+        _ => None,
+    });
+    for choice in choices {
+        // Keys with the same choices follow each other.
+        if choice.name != last {
+            last = choice.name;
+            text += &format!("# Values of {} keys, with their defaults:\n", choice.name);
+            for variant in choice.variants {
+                text += &format!("#     {}\n", write::with_defaults(variant));
+            }
+            text += "#\n";
+        }
+    }
+    if !text.is_empty() {
+        text += "# `zoo mechanisms NAME` describes a mechanism.\n\n";
+    }
+    text
 }

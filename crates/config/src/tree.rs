@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{ConfigError, Location, syntax_error};
@@ -34,36 +35,37 @@ pub(crate) struct Entry {
 
 impl Node {
     pub(crate) fn parse_file(name: &str, text: &str) -> Result<Self, ConfigError> {
-        let lines = Lines::new(name, text);
-        let location = |span: Range<usize>| lines.location(span.start);
-        match DeTable::parse(text) {
-            Ok(table) => Ok(Self {
-                location: location(0..0),
-                value: Value::Table(entries(table.get_ref(), &location)),
-            }),
-            Err(error) => {
-                let location = location(error.span().unwrap_or(0..0));
-                Err(syntax_error(
-                    &location,
-                    &error.message().replace('\n', ", "),
-                ))
+        // Computed once for the locations of all values.
+        let ends = text.match_indices('\n').map(|(end, _)| end + 1);
+        let line_starts: Vec<usize> = std::iter::once(0).chain(ends).collect();
+        let location = |span: Range<usize>| {
+            let line = line_starts.partition_point(|start| *start <= span.start);
+            let start = line_starts[line - 1];
+            let before = text.get(start..span.start).unwrap_or(&text[start..]);
+            Location::File {
+                name: name.to_owned(),
+                line,
+                column: before.chars().count() + 1,
             }
-        }
+        };
+        let table = DeTable::parse(text).map_err(|error| {
+            let location = location(error.span().unwrap_or(0..0));
+            syntax_error(&location, &error.message().replace('\n', ", "))
+        })?;
+        Ok(Self {
+            location: location(0..0),
+            value: Value::Table(entries(table.get_ref(), &location)),
+        })
     }
 
     /// Parses the value of a flag; a value that is not TOML is a string.
     pub(crate) fn parse_flag(flag: &str, text: &str) -> Self {
-        let location = |_: Range<usize>| Location::Flag(flag.to_owned());
-        match DeValue::parse(text) {
-            Ok(value) => Self {
-                location: location(0..0),
-                value: from_toml(value.get_ref(), &location),
-            },
-            Err(_) => Self {
-                location: location(0..0),
-                value: Value::Text(text.to_owned()),
-            },
-        }
+        let location = Location::Flag(flag.to_owned());
+        let value = match DeValue::parse(text) {
+            Ok(value) => from_toml(value.get_ref(), &|_| location.clone()),
+            Err(_) => Value::Text(text.to_owned()),
+        };
+        Self { location, value }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
@@ -75,14 +77,9 @@ impl Node {
 
     /// The entry at a dotted path.
     pub(crate) fn find(&self, path: &str) -> Option<&Entry> {
-        let (first, rest) = match path.split_once('.') {
-            Some((first, rest)) => (first, Some(rest)),
-            None => (path, None),
-        };
-        let entry = self.get(first)?;
-        match rest {
-            Some(rest) => entry.node.find(rest),
-            None => Some(entry),
+        match path.split_once('.') {
+            Some((first, rest)) => self.get(first)?.node.find(rest),
+            None => self.get(path),
         }
     }
 
@@ -94,38 +91,46 @@ impl Node {
             return;
         };
         let location = node.location.clone();
-        if !matches!(self.value, Value::Table(_)) {
-            let name = std::mem::replace(&mut self.value, Value::Table(vec![]));
-            if let (Value::Text(_), Value::Table(entries)) = (&name, &mut self.value) {
-                entries.push(Entry {
-                    key: "kind".to_owned(),
-                    location: self.location.clone(),
-                    node: Self {
-                        location: self.location.clone(),
-                        value: name,
-                    },
-                });
-            }
+        let entry = |key: &str, node: Self| Entry {
+            key: key.to_owned(),
+            location: node.location.clone(),
+            node,
+        };
+        match &self.value {
+            Value::Table(_) => {}
+            Value::Text(_) => self.value = Value::Table(vec![entry("kind", self.clone())]),
+            _ => self.value = Value::Table(vec![]),
         }
         let Value::Table(entries) = &mut self.value else {
             return;
         };
         let index = entries.iter().position(|entry| entry.key == *first);
         let index = index.unwrap_or_else(|| {
-            entries.push(Entry {
-                key: first.clone(),
-                location: location.clone(),
-                node: Self {
-                    location: location.clone(),
-                    value: Value::Table(vec![]),
-                },
-            });
+            let value = Value::Table(vec![]);
+            let location = location.clone();
+            entries.push(entry(first, Self { location, value }));
             entries.len() - 1
         });
         if rest.is_empty() {
             entries[index].location = location;
         }
         entries[index].node.set(rest, node);
+    }
+
+    /// Removes the key at a path `section.key`, unless a flag set it.
+    pub(crate) fn remove_from_file(&mut self, path: &str) {
+        let Some((section, key)) = path.split_once('.') else {
+            return;
+        };
+        let Value::Table(sections) = &mut self.value else {
+            return;
+        };
+        for section in sections.iter_mut().filter(|entry| entry.key == section) {
+            if let Value::Table(entries) = &mut section.node.value {
+                let is_flag = |entry: &Entry| matches!(entry.location, Location::Flag(_));
+                entries.retain(|entry| entry.key != key || is_flag(entry));
+            }
+        }
     }
 
     /// The value, for an error message.
@@ -146,15 +151,19 @@ impl Node {
 }
 
 fn entries(table: &DeTable<'_>, location: &impl Fn(Range<usize>) -> Location) -> Vec<Entry> {
-    let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| Entry {
-        key: AsRef::<str>::as_ref(key.get_ref()).to_owned(),
+    let entries = table.iter().map(|(key, value)| Entry {
+        key: key.get_ref().to_string(),
         location: location(key.span()),
-        node: Node {
-            location: location(value.span()),
-            value: from_toml(value.get_ref(), location),
-        },
-    };
-    table.iter().map(entry).collect()
+        node: node(value, location),
+    });
+    entries.collect()
+}
+
+fn node(value: &Spanned<DeValue<'_>>, location: &impl Fn(Range<usize>) -> Location) -> Node {
+    Node {
+        location: location(value.span()),
+        value: from_toml(value.get_ref(), location),
+    }
 }
 
 fn from_toml(value: &DeValue<'_>, location: &impl Fn(Range<usize>) -> Location) -> Value {
@@ -171,40 +180,9 @@ fn from_toml(value: &DeValue<'_>, location: &impl Fn(Range<usize>) -> Location) 
         DeValue::Boolean(value) => Value::Bool(*value),
         DeValue::Datetime(date) => Value::Other(date.to_string()),
         DeValue::Array(list) => {
-            let node = |value: &toml::Spanned<DeValue<'_>>| Node {
-                location: location(value.span()),
-                value: from_toml(value.get_ref(), location),
-            };
-            Value::List(list.iter().map(node).collect())
+            Value::List(list.iter().map(|value| node(value, location)).collect())
         }
         DeValue::Table(table) => Value::Table(entries(table, location)),
-    }
-}
-
-/// Line starts of a text, computed once for the locations of all values.
-struct Lines<'a> {
-    name: &'a str,
-    text: &'a str,
-    /// Byte offset of each line.
-    starts: Vec<usize>,
-}
-
-impl<'a> Lines<'a> {
-    fn new(name: &'a str, text: &'a str) -> Self {
-        let ends = text.match_indices('\n').map(|(end, _)| end + 1);
-        let starts = std::iter::once(0).chain(ends).collect();
-        Self { name, text, starts }
-    }
-
-    fn location(&self, byte: usize) -> Location {
-        let line = self.starts.partition_point(|start| *start <= byte);
-        let start = self.starts[line - 1];
-        let before = self.text.get(start..byte).unwrap_or(&self.text[start..]);
-        Location::File {
-            name: self.name.to_owned(),
-            line,
-            column: before.chars().count() + 1,
-        }
     }
 }
 
@@ -222,10 +200,8 @@ mod tests {
             column,
         };
         let name = tree.find("run.name").expect("an entry");
-        assert_eq!(
-            (&name.location, &name.node.location),
-            (&location(3, 1), &location(3, 8))
-        );
+        assert_eq!(name.location, location(3, 1));
+        assert_eq!(name.node.location, location(3, 8));
         let list = tree.find("b.c.d").expect("an entry");
         let Value::List(list) = &list.node.value else {
             panic!("a list");

@@ -99,24 +99,34 @@ fn sections(
     text
 }
 
+/// A variant as a value with its default keys: `"flash"`, `{ kind = "block", block_size = 256 }`.
+pub(crate) fn with_defaults(variant: &Variant) -> String {
+    inline_table(variant, |key| (key.default)())
+}
+
+/// An inline table with a kind; just its name without keys.
+fn inline_table(variant: &Variant, value: impl Fn(&Key) -> Option<Value>) -> String {
+    let kind = variant.name;
+    let set = |key: &Key| {
+        let value = inline(&value(key)?, &key.values);
+        Some(format!("{} = {value}", key.name))
+    };
+    let keys: Vec<String> = variant.keys.iter().filter_map(set).collect();
+    if keys.is_empty() {
+        return format!("\"{kind}\"");
+    }
+    format!("{{ kind = \"{kind}\", {} }}", keys.join(", "))
+}
+
 /// A value on one line; a choice without keys is just its name.
 pub(crate) fn inline(value: &Value, values: &Values) -> String {
-    let (Values::Choice(choice), Value::Table(table)) = (values, value) else {
-        return value.to_string();
-    };
-    let name = table
-        .get("kind")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let keys = Variant::named(choice.variants, name).map_or(&[][..], |variant| variant.keys);
-    let mut parts = vec![format!("kind = \"{name}\"")];
-    for key in keys {
-        if let Some(value) = table.get(key.name) {
-            parts.push(format!("{} = {}", key.name, inline(value, &key.values)));
-        }
-    }
-    match parts.len() {
-        1 => format!("\"{name}\""),
-        _ => format!("{{ {} }}", parts.join(", ")),
+    let kind = value.get("kind").and_then(Value::as_str);
+    match (values, value) {
+        (Values::Choice(choice), Value::Table(table)) => kind
+            .and_then(|kind| Variant::named(choice.variants, kind))
+            .map(|variant| inline_table(variant, |key| table.get(key.name).cloned()))
+            .unwrap_or_default(),
+        (_, Value::Float(small)) if *small != 0.0 && small.abs() < 1e-4 => format!("{small:e}"),
+        _ => value.to_string(),
     }
 }

@@ -9,8 +9,12 @@ const CASES: &str = include_str!("mistakes.txt");
 
 const REVERSE: &str = "[data]\nkind = \"reverse\"\n\n[model]\nkind = \"transformer\"\n";
 
-fn error_message(text: &str) -> String {
-    match Config::parse("a.toml", text, &[]) {
+fn set(flag: &str) -> Override {
+    Override::set(flag).expect("a key and a value")
+}
+
+fn error_message(text: &str, overrides: &[Override]) -> String {
+    match Config::parse("a.toml", text, overrides) {
         Ok(config) => panic!("{text} is valid: {config:?}"),
         Err(error) => error.to_string(),
     }
@@ -24,12 +28,16 @@ fn every_case_has_its_message() {
         // A heading may follow the separator.
         let (_, case) = case.split_once('\n').expect(case);
         let (text, expected) = case.split_once("\n----\n").expect(case);
+        let flags = text.lines().filter_map(|line| line.strip_prefix("--set "));
+        let overrides: Vec<_> = flags.map(set).collect();
         let text = if text.lines().any(|line| line == "[model]") {
             format!("{text}\n")
-        } else {
+        } else if overrides.is_empty() {
             format!("{REVERSE}{text}")
+        } else {
+            REVERSE.to_owned()
         };
-        let (message, expected) = (error_message(&text), expected.trim_end());
+        let (message, expected) = (error_message(&text, &overrides), expected.trim_end());
         match expected.strip_suffix("...") {
             Some(start) => assert!(message.starts_with(start), "{text}\n{message}"),
             None => assert_eq!(message, expected, "{text}"),
@@ -37,28 +45,24 @@ fn every_case_has_its_message() {
         assert_escaped(&message);
         count += 1;
     }
-    assert_eq!(count, 98);
+    assert_eq!(count, 106);
 }
 
 #[test]
 fn all_errors_are_reported_in_order() {
-    let message = error_message(&format!(
-        "{REVERSE}n_heads = 0\nnorm = \"in\"\n[training]\nkeep = -1\n"
-    ));
-    let locations: Vec<_> = message
-        .lines()
-        .filter(|line| line.starts_with("a.toml"))
-        .map(|line| &line[..12])
-        .collect();
-    assert_eq!(locations, ["a.toml:6:11:", "a.toml:7:8: ", "a.toml:9:8: "]);
+    let text = format!("{REVERSE}n_heads = 0\nnorm = \"in\"\n[training]\nlog_every = -1\n");
+    let message = error_message(&text, &[]);
+    let lines = message.lines().filter(|line| line.starts_with("a.toml"));
+    let locations: Vec<_> = lines.map(|line| &line[..12]).collect();
+    assert_eq!(locations, ["a.toml:6:11:", "a.toml:7:8: ", "a.toml:9:13:"]);
 }
 
 #[test]
 fn small_vocabularies_without_byte_fallback_are_valid() {
     for tokenizer in [
-        "kind = \"bpe\"\nsize = 20\nbyte_fallback = false",
-        "kind = \"word\"\nsize = 20",
-        "kind = \"bpe\"\nsize = 20\nload = [\"a.json\", \"b.json\"]",
+        "kind = \"bpe\"\nvocab_size = 20\nbyte_fallback = false",
+        "kind = \"word\"\nvocab_size = 20",
+        "kind = \"bpe\"\nvocab_size = 20\nload = [\"a.json\", \"b.json\"]",
     ] {
         let text = format!("{REVERSE}[tokenizer]\n{tokenizer}\n");
         assert!(Config::parse("a.toml", &text, &[]).is_ok(), "{tokenizer}");
@@ -67,89 +71,92 @@ fn small_vocabularies_without_byte_fallback_are_valid() {
 
 #[test]
 fn missing_config() {
-    let path = std::path::Path::new("no/such.toml");
-    let message = Config::read(path, &[]).expect_err("missing").to_string();
-    assert!(
-        message.starts_with("cannot read config no/such.toml: "),
-        "{message}"
-    );
+    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let meant = configs.join("transformer-reverse.toml");
+    let meant = format!("did you mean {}?", meant.display());
+    for (path, help) in [
+        (PathBuf::from("no/such.toml"), "`zoo new transformer"),
+        (configs.join("transfomer-reverse.toml"), &meant),
+        (configs.join("transformer-reverse"), &meant),
+    ] {
+        let message = Config::read(&path, &[]).expect_err("missing").to_string();
+        let start = format!("cannot read config {}: ", path.display());
+        assert!(message.starts_with(&start), "{message}");
+        assert!(message.contains(&format!("\n  help: {help}")), "{message}");
+    }
 }
 
 #[test]
 fn unknown_template() {
-    let message = zoo_config::template("transfomer")
-        .expect_err("misspelt")
-        .to_string();
+    let error = zoo_config::template("transfomer").expect_err("misspelt");
     assert_eq!(
-        message,
+        error.to_string(),
         "unknown template \"transfomer\": did you mean transformer?\n  \
          known: transformer, seq2seq, han, gpt, classifier"
     );
 }
 
 #[test]
-fn errors_in_flags_name_the_flag() {
-    let set = |text: &str| {
-        let change = Override::set(text).expect("a key and a value");
-        let error = Config::parse("a.toml", REVERSE, &[change]).expect_err(text);
-        error.to_string()
-    };
-    assert_eq!(
-        set("model.layers=zero"),
-        "--set model.layers=zero: model.layers must be an integer from 1 to 4096, found \"zero\""
-    );
-    assert_eq!(
-        set("model.n_heads=3"),
-        "--set model.n_heads=3: model.n_heads: d_model = 128 must be a multiple of n_heads = 3, or d_head must be set"
-    );
-    assert_eq!(
-        set("modle.layers=3"),
-        "--set modle.layers=3: unknown section \"modle\": did you mean model?\n  known: run, \
-         backend, data, tokenizer, model, optimizer, schedule, training, validation, decoding"
-    );
+fn errors_name_the_flag() {
     let backend = Override::flag("--backend wpgu", "backend.name", "wpgu");
-    let error = Config::parse("a.toml", REVERSE, &[backend]).expect_err("no such backend");
-    let message = error.to_string();
-    assert!(
-        message.starts_with("--backend wpgu: backend.name: unknown backend"),
-        "{message}"
-    );
+    let message = error_message(REVERSE, &[backend]);
+    let start = "--backend wpgu: backend.name: unknown backend";
+    assert!(message.starts_with(start), "{message}");
 }
 
 #[test]
 fn flags_override_the_file() {
-    let read = |changes: &[&str]| {
-        let changes: Vec<_> = changes
-            .iter()
-            .map(|text| Override::set(text).expect("a key and a value"))
-            .collect();
-        Config::parse("a.toml", REVERSE, &changes).expect("a valid config")
+    for (flags, lines) in [
+        (&["model.layers=4"][..], "layers = 4"),
+        (&["model.norm=post"], "norm = \"post\""),
+        (&["model.norm = \"post\""], "norm = \"post\""),
+        (
+            &["backend.name=wgpu", "backend.devices=[0, 1]"],
+            "[backend]\nname = \"wgpu\"\ndevices = [0, 1]",
+        ),
+        // A name takes its keys from further flags.
+        (
+            &[
+                "model.cross_attention=local-m",
+                "model.cross_attention.window=3",
+            ],
+            "cross_attention = { kind = \"local-m\", window = 3 }",
+        ),
+        // The last one wins.
+        (&["model.layers=4", "model.layers=3"], "layers = 3"),
+    ] {
+        let overrides: Vec<_> = flags.iter().map(|flag| set(flag)).collect();
+        let changed = Config::parse("a.toml", REVERSE, &overrides);
+        let written = Config::parse("a.toml", &format!("{REVERSE}{lines}"), &[]);
+        let [changed, written] = [changed, written].map(|config| config.expect("a valid config"));
+        assert_eq!(changed, written, "{flags:?}");
+    }
+    // A flag replaces the alternative of the file, but not that of another flag.
+    let read = |file: &str, flags: &[&str]| {
+        let overrides: Vec<_> = flags.iter().map(|flag| set(flag)).collect();
+        let config = Config::parse("a.toml", file, &overrides);
+        config.map_err(|error| error.to_string())
     };
-    let from_file = |lines: &str| {
-        Config::parse("a.toml", &format!("{REVERSE}{lines}"), &[]).expect("a valid config")
+    let training = |key: &str| format!("{REVERSE}[training]\n{key} = 3\n");
+    let [steps, epochs] = ["steps", "epochs"].map(training);
+    assert_eq!(read(&steps, &["training.epochs=3"]), read(&epochs, &[]));
+    assert_eq!(read(&epochs, &["training.steps=3"]), read(&steps, &[]));
+    let expected = "--set training.epochs=3: training.epochs: training.steps is also set; remove \
+                    one of them";
+    for flags in [
+        ["training.steps=3", "training.epochs=3"],
+        ["training.epochs=3", "training.steps=3"],
+    ] {
+        for file in [&steps, &epochs] {
+            assert_eq!(read(file, &flags), Err(expected.to_owned()));
+        }
+    }
+    let plain = |key: &str| {
+        format!("[data]\nkind = \"plain\"\ntrain = \"a\"\n{key}\n[model]\nkind = \"gpt\"\n")
     };
-    assert_eq!(read(&["model.layers=4"]), from_file("layers = 4"));
-    assert_eq!(read(&["model.norm=post"]), from_file("norm = \"post\""));
     assert_eq!(
-        read(&["model.norm = \"post\""]),
-        from_file("norm = \"post\"")
-    );
-    assert_eq!(
-        read(&["backend.name=wgpu", "backend.devices=[0, 1]"]),
-        from_file("[backend]\nname = \"wgpu\"\ndevices = [0, 1]")
-    );
-    // A name takes its keys from further flags.
-    assert_eq!(
-        read(&[
-            "model.cross_attention=local-m",
-            "model.cross_attention.window=3"
-        ]),
-        from_file("cross_attention = { kind = \"local-m\", window = 3 }")
-    );
-    // The last one wins.
-    assert_eq!(
-        read(&["model.layers=4", "model.layers=3"]),
-        from_file("layers = 3")
+        read(&plain("valid_fraction = 0.2"), &["data.valid=b"]),
+        read(&plain("valid = \"b\""), &[])
     );
 }
 
@@ -162,7 +169,7 @@ fn assert_escaped(message: &str) {
 #[test]
 fn control_characters_in_syntax_errors_and_flags_are_escaped() {
     for line in ["\u{1b}[2J = \u{9b}", "a = \u{1b}", "\u{202e} = 1"] {
-        let message = error_message(&format!("{REVERSE}{line}\n"));
+        let message = error_message(&format!("{REVERSE}{line}\n"), &[]);
         assert!(message.contains("invalid TOML"), "{message}");
         assert_escaped(&message);
     }
@@ -198,12 +205,16 @@ fn configs_that_are_not_utf_8() {
         let file = test_file("encoding.toml", bytes);
         let error = Config::read(&file, &[]).expect_err("not UTF-8");
         let message = error.to_string();
-        assert!(
-            message.contains(&format!("encoding.toml, {expected}")),
-            "{message}"
-        );
+        let expected = format!("encoding.toml, {expected}");
+        assert!(message.contains(&expected), "{message}");
         assert!(message.contains("\n  help: iconv -f "), "{message}");
     }
+}
+
+fn missing_files(file: &Path, changes: &[Override]) -> String {
+    let config = Config::read(file, changes).expect("a valid config");
+    let checked = config.check_files(file, changes, false);
+    checked.expect_err("missing files").to_string()
 }
 
 #[test]
@@ -214,32 +225,29 @@ fn missing_files_are_reported_with_line_and_key() {
     let file = test_file("missing.toml", text.as_bytes());
     let name = file.display().to_string();
     let folder = std::env::current_dir().expect("a folder");
-    let flag = Override::set("data.test=no/c.tsv").expect("a key and a value");
-    for (changes, last) in [
-        (
-            vec![],
-            format!("{name}:5:8: data.test: no such file: no/b.tsv"),
-        ),
-        (
-            vec![flag],
-            "--set data.test=no/c.tsv: data.test: no such file: no/c.tsv".to_owned(),
-        ),
+    let flag = "--set data.test=no/c.tsv".to_owned();
+    for (changes, location, test) in [
+        (vec![], format!("{name}:5:8"), "no/b.tsv"),
+        (vec![set(&flag[6..])], flag, "no/c.tsv"),
     ] {
-        let config = Config::read(&file, &changes).expect("a valid config");
-        let error = config
-            .check_files(&file, &changes, false)
-            .expect_err("missing files");
         let expected = format!(
             "{name}:10:9: tokenizer.load: no such file: /no/a.json\n\
              {name}:3:10: data.train: no such file: /no/a.en\n\
              {name}:3:22: data.train: no such file: /no/a.zip#a.de\n\
-             {last} (relative to {})\n  \
-             help: download the data (comments in the config name the source), or set another \
-             path: --set tokenizer.load=PATH",
+             {location}: data.test: no such file: {test} (relative to {})\n  \
+             help: download the data (`cargo xtask hub` downloads from the Hugging Face Hub)\n  \
+             help: or set another path: --set data.train=PATH",
             folder.display()
         );
-        assert_eq!(error.to_string(), expected);
+        assert_eq!(missing_files(&file, &changes), expected);
     }
+    let misspelt = [Override::set("data.test=Crago.toml").expect("a key and a value")];
+    let error = missing_files(&file, &misspelt);
+    let expected = format!(
+        "Crago.toml (relative to {}): did you mean Cargo.toml?\n",
+        folder.display()
+    );
+    assert!(error.contains(&expected), "{error}");
     // Only the archive must exist.
     let inside = format!("{}#in/a#b.txt", test_file("a.zip", b"").display());
     let existing = text
@@ -250,4 +258,32 @@ fn missing_files_are_reported_with_line_and_key() {
     let file = test_file("there.toml", existing.as_bytes());
     let config = Config::read(&file, &[]).expect("a valid config");
     assert!(config.check_files(&file, &[], false).is_ok());
+}
+
+#[test]
+fn sources_of_missing_data_are_named() {
+    let sections = "[data]\nkind = \"plain\"\ntrain = \"/no/a.txt\"\n[model]\nkind = \"gpt\"\n";
+    let hub = "cargo xtask hub a/b --to data/b --text text";
+    for (comment, expected) in [
+        ("# See https://a.org.", "(`cargo xtask hub` downloads"),
+        (
+            "# Data: plays, public domain\n# (https://b.org/a.txt), as text.",
+            "from https://b.org/a.txt\n",
+        ),
+        (
+            &format!("# https://a.org\n# Data: reviews.\n#\n#     {hub}\n"),
+            &format!("with `{hub}`\n"),
+        ),
+    ] {
+        let text = format!("{comment}\n\n# https://c.org\n{sections}");
+        let file = test_file("sources.toml", text.as_bytes());
+        let config = Config::read(&file, &[]).expect("a valid config");
+        let error = config
+            .check_files(&file, &[], false)
+            .expect_err("a missing file");
+        let message = error.to_string();
+        let help = format!("\n  help: download the data {expected}");
+        assert!(message.contains(&help), "{message}");
+        assert!(message.ends_with("\n  help: or set another path: --set data.train=PATH"));
+    }
 }

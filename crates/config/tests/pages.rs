@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
-use zoo_config::{Config, DOCS_PATH, Override, docs};
+use zoo_config::{Config, DOCS_PATH, Override, TEMPLATES, docs, template};
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -18,27 +18,18 @@ fn workspace() -> PathBuf {
 /// Every Markdown page by its path in the workspace.
 fn pages() -> BTreeMap<String, String> {
     let root = workspace();
-    let crates = fs::read_dir(root.join("crates")).expect("the folder of crates");
-    let mut folders: Vec<PathBuf> = crates
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    let others = [
-        "",
-        "configs",
-        "docs",
-        "docs/mechanisms",
-        "docs/theory",
-        "fuzz",
-    ];
-    folders.extend(others.map(|folder| root.join(folder)));
+    let mut folders = vec![root.clone()];
+    folders.extend(["configs", "crates", "docs", "fuzz"].map(|name| root.join(name)));
     let mut pages = BTreeMap::new();
-    for folder in folders {
+    while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.extension().is_some_and(|extension| extension == "md") {
                 let name = path.strip_prefix(&root).expect("below it").display();
                 let text = fs::read_to_string(&path).expect("text");
                 pages.insert(name.to_string(), text);
+            } else if path.is_dir() && folder != root && !path.ends_with("target") {
+                folders.push(path);
             }
         }
     }
@@ -94,22 +85,13 @@ fn is_section(value: &Value) -> bool {
     value.is_table() && value.get("kind").is_none()
 }
 
-/// A minimal dataset for each model.
-const MINIMAL_DATA: [(&str, &str); 5] = [
-    ("transformer", "kind = \"reverse\""),
-    ("seq2seq", "kind = \"reverse\""),
-    ("han", "kind = \"documents\""),
-    ("classifier", "kind = \"listops\""),
-    ("gpt", "kind = \"plain\"\ntrain = \"a.txt\""),
-];
-
-/// Parses a part of a config, completed for each model: one of them must accept it.
+/// Parses a part of a config, completed with the data of each template: one of them must accept it.
 fn read(part: &Table) -> Result<Config, String> {
     let mut errors = String::new();
-    for (model, data) in MINIMAL_DATA {
+    for model in TEMPLATES {
         let mut whole = part.clone();
-        let data: Table = data.parse().expect("TOML");
-        whole.entry("data").or_insert(Value::Table(data));
+        let template: Table = template(model).expect(model).parse().expect(model);
+        whole.entry("data").or_insert(template["data"].clone());
         let section = whole.entry("model").or_insert(Value::Table(Table::new()));
         let section = section
             .as_table_mut()
@@ -256,41 +238,33 @@ fn train_commands_are_valid() {
 
 #[test]
 fn invalid_examples_are_found() {
-    for (page, expected) in [
+    for (block, expected) in [
+        ("attention = \"flsh\"", "unknown value \"flsh\""),
+        ("attention = { kind = \"linear\", width = 3 }", "width"),
         (
-            "```toml\nattention = \"flsh\"\n```",
-            "unknown value \"flsh\"",
-        ),
-        (
-            "```toml\nattention = { kind = \"linear\", width = 3 }\n```",
-            "width",
-        ),
-        (
-            "```toml\n[model]\nkind = \"seq2seq\"\nattention = \"dot\" # or \"genral\"\n```",
+            "[model]\nkind = \"seq2seq\"\nattention = \"dot\" # or \"genral\"",
             "genral",
         ),
+        ("attention = \"flash\"\n# attention = \"lnear\"", "lnear"),
+        ("[training]\nstepps = 3", "stepps"),
+        ("[wheels]\nround = true", "neither"),
+        ("[model", "invalid TOML"),
         (
-            "```toml\nattention = \"flash\"\n# attention = \"lnear\"\n```",
-            "lnear",
-        ),
-        ("```toml\n[training]\nstepps = 3\n```", "stepps"),
-        ("```toml\n[wheels]\nround = true\n```", "neither"),
-        ("```toml\n[model\n```", "invalid TOML"),
-        (
-            "```toml\n[dependencies]\nzoo-attention = { version = \"0.1\", features = [\"flux\"] }\n```",
+            "[dependencies]\nzoo-attention = { version = \"0.1\", features = [\"flux\"] }",
             "zoo-attention has no feature \"flux\"",
         ),
         (
-            "```toml\n[dependencies]\nzoo-attention = \"7\"\n```",
+            "[dependencies]\nzoo-attention = \"7\"",
             "zoo-attention has version",
         ),
         (
-            "```toml\n[dependencies]\nzoo-atention = \"0.1\"\n```",
+            "[dependencies]\nzoo-atention = \"0.1\"",
             "no such crate: zoo-atention",
         ),
-        ("such as `{ kind = \"lsh\", rouns = 3 }`.", "rouns"),
     ] {
-        let errors = page_errors("a.md", page).join("\n");
-        assert!(errors.contains(expected), "{page}\n{errors}");
+        let errors = page_errors("a.md", &format!("```toml\n{block}\n```")).join("\n");
+        assert!(errors.contains(expected), "{block}\n{errors}");
     }
+    let errors = page_errors("a.md", "such as `{ kind = \"lsh\", n_hashs = 3 }`.");
+    assert!(errors.join("\n").contains("n_hashs"), "{errors:?}");
 }

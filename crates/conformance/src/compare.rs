@@ -1,15 +1,16 @@
 //! Comparison of a mechanism with the oracle on a problem.
 
 use burn::tensor::{DType, Device, Tensor, TensorData, s};
-use zoo_attention::flash::{FlashKernel, selected_kernel};
+use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
 use zoo_attention::scan::RandomFeatures;
 use zoo_attention::{Mechanism, MechanismConfig, flash};
 use zoo_oracle::{
-    Formula, Mismatch, Parameter, Precision, Problem, Solution, Tolerance, solve_for,
+    Difference, Formula, Mask, Mismatch, Parameter, Precision, Problem, Solution, Tolerance,
+    expected_kv_heads, solve, solve_for,
 };
 
-use crate::tensors::{Tensors, to_vec};
+use crate::tensors::{Tensors, gradient_or_zeros, to_vec};
 
 /// Largest errors, relative to the scale of their tensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -95,17 +96,11 @@ pub fn reference_problem(
     let mut reference =
         reference.unwrap_or_else(|| panic!("{mechanism:?} does not accept {}", problem.name));
     // LibTorch's kernels have their own random generator.
-    let is_aten = *mechanism == Mechanism::Flash.into() && kernel(tensors) == FlashKernel::Aten;
+    let is_aten = *mechanism == Mechanism::Flash.into() && tensors.kernel() == FlashKernel::Aten;
     if reference.dropout.is_some() && is_aten {
         reference.dropout_mask = Some(dropout_mask(tensors));
     }
     reference
-}
-
-/// The kernel that computes flash attention of these tensors.
-fn kernel(tensors: &Tensors) -> FlashKernel {
-    let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
-    selected_kernel(query, key, value, &tensors.options)
 }
 
 /// The weights that flash attention drops, `[batch, heads, seq_q, seq_k]`. With one-hot values, the
@@ -238,17 +233,10 @@ pub fn compare_gradients(
         ("d_value", &tracked.value, &solution.d_value, 0.0),
     ];
     for (name, tensor, want, min_scale) in inputs.into_iter().chain(d_bias) {
-        // A tensor that the context does not depend on may have no gradient, which means zero.
-        let got = match tensor.grad(&gradients) {
-            Some(gradient) => to_vec(gradient),
-            None => vec![0.0; want.len()],
-        };
+        let got = gradient_or_zeros(tensor, &gradients);
         let error = backward.check_with_min_scale(min_scale, name, &got, want)?;
-        errors = errors.max(Errors {
-            context: 0.0,
-            gradients: error,
-            tolerance_ratio: error / backward.relative,
-        });
+        errors.gradients = errors.gradients.max(error);
+        errors.tolerance_ratio = errors.tolerance_ratio.max(error / backward.relative);
     }
     Ok(errors)
 }
@@ -271,7 +259,7 @@ fn forward_tolerance(precision: Precision, problem: &Problem, largest_score: f64
 fn looser_in_half(default: Tolerance, tensors: &Tensors) -> Tolerance {
     const ROUNDINGS: f64 = 4.0;
     let is_half = precision(tensors) != Precision::F32;
-    if !is_half || !kernel(tensors).supports_half() {
+    if !is_half || !tensors.kernel().supports_half() {
         return default;
     }
     Tolerance {
@@ -295,4 +283,51 @@ pub fn precision(tensors: &Tensors) -> Precision {
         DType::BF16 => Precision::Bf16,
         _ => Precision::F32,
     }
+}
+
+/// Checks that a mechanism differs from full attention with these sizes and mask as [`Difference`]
+/// says, by the oracle's weights for random queries and keys: it masks a key that `mask` does not,
+/// or has other weights. A test at sizes where this fails would only test full attention.
+#[track_caller]
+pub fn assert_not_full_attention(
+    mechanism: &MechanismConfig,
+    heads: usize,
+    [seq_q, seq_k]: [usize; 2],
+    mask: Mask,
+    device: &Device,
+) {
+    let kv_heads = expected_kv_heads(mechanism, heads).unwrap_or(heads);
+    let problem = Problem::new("differs from full attention", [2, heads, seq_q, seq_k, 8])
+        .with_kv_heads(kv_heads)
+        .with_mask(mask);
+    let case = format!("{mechanism:?} with {heads} heads, {seq_q} queries and {seq_k} keys");
+    let difference = Difference::from(mechanism.mechanism());
+    match difference {
+        Difference::None => return,
+        Difference::SharedHeads => {
+            assert!(kv_heads < heads, "{case}: no KV head is shared");
+            return;
+        }
+        Difference::MaskedKeys | Difference::Weights => {}
+    }
+    let inputs = problem.inputs();
+    let tensors = Tensors::new(&problem, &inputs, device);
+    let reference = reference_problem(mechanism, &problem, &tensors);
+    let [own, full] = [&reference, &problem].map(|problem| solve(problem, &inputs).weights);
+    /// Far above rounding errors.
+    const MIN_DIFFERENCE: f64 = 0.05;
+    let pairs = || own.iter().zip(&full).enumerate();
+    let is_different = match difference {
+        // The own position does not count: `lsh` masks it at any size.
+        Difference::MaskedKeys => pairs().any(|(index, (own, full))| {
+            let (i, j) = (index / seq_k % seq_q, index % seq_k);
+            *own == 0.0 && *full > 0.0 && i + seq_k != j + seq_q
+        }),
+        _ => pairs().any(|(_, (own, full))| (own - full).abs() > MIN_DIFFERENCE),
+    };
+    assert!(is_different, "{case}: equal to full attention");
+    let has_several_keys = |row: &[f64]| row.iter().filter(|weight| **weight != 0.0).count() > 1;
+    let attends = own.chunks(seq_k).any(has_several_keys);
+    let is_valid = attends || difference != Difference::MaskedKeys;
+    assert!(is_valid, "{case}: no query attends to two keys");
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{Bool, Bytes, DType, Device, Tensor, TensorData};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 /// The tensors of a golden file.
@@ -18,6 +19,7 @@ impl Golden {
     /// Parses a safetensors file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SafeTensorError> {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
+        let metadata = header.metadata().clone().unwrap_or_default();
         let file = SafeTensors::deserialize(bytes)?;
         let tensors = file.iter().map(|(name, view)| {
             let dtype = match view.dtype() {
@@ -33,12 +35,7 @@ impl Golden {
         });
         Ok(Self {
             tensors: tensors.collect(),
-            metadata: header
-                .metadata()
-                .iter()
-                .flatten()
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
+            metadata: metadata.into_iter().collect(),
         })
     }
 
@@ -61,14 +58,12 @@ impl Golden {
         data.iter::<f64>().collect()
     }
 
-    /// A tensor on a device, in the device's dtype, if there is one with this name.
-    pub fn tensor<const D: usize>(&self, name: &str, device: &Device) -> Option<Tensor<D>> {
-        let data = self.tensors.get(name)?;
-        Some(Tensor::from_data(data.clone(), device))
-    }
-
-    /// A mask on a device, if there is one with this name.
-    pub fn mask<const D: usize>(&self, name: &str, device: &Device) -> Option<Tensor<D, Bool>> {
+    /// A tensor or mask on a device, in the device's dtype, if there is one with this name.
+    pub fn tensor<const D: usize, K: Basic>(
+        &self,
+        name: &str,
+        device: &Device,
+    ) -> Option<Tensor<D, K>> {
         let data = self.tensors.get(name)?;
         Some(Tensor::from_data(data.clone(), device))
     }

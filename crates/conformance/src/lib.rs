@@ -5,21 +5,21 @@
 //! programs share.
 
 mod compare;
-mod full_attention;
 mod golden;
 mod shard;
 mod suite;
 mod tensors;
 
 pub use compare::{
-    Errors, accepts, all_queries, check_forward, check_gradients, compare_context, compare_forward,
-    compare_gradients, dropout_mask, precision, reference_problem,
+    Errors, accepts, all_queries, assert_not_full_attention, check_forward, check_gradients,
+    compare_context, compare_forward, compare_gradients, dropout_mask, precision,
+    reference_problem,
 };
-pub use full_attention::assert_not_full_attention;
 pub use golden::Golden;
 pub use shard::shard;
 pub use suite::{
-    Suite, Test, assert_close, assert_close_as, assert_panics_containing, assert_panics_with,
-    assert_results_close, is_close, must, panic_message, random_normal,
+    Suite, Test, apply_weights, assert_close, assert_close_as, assert_error,
+    assert_panics_containing, assert_panics_with, assert_results_close, is_close, merge_heads,
+    must, panic_message, random_normal, split_heads,
 };
-pub use tensors::{RESULT_NAMES, Tensors, to_vec};
+pub use tensors::{RESULT_NAMES, Tensors, gradient_or_zeros, tensor_of, to_vec};

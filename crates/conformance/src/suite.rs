@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{Device, Distribution, Tensor};
 use libtest_mimic::Trial;
+use zoo_attention::MultiHeadAttention;
 use zoo_oracle::{Mismatch, Precision, Tolerance};
 
 use crate::tensors::{RESULT_NAMES, to_vec};
@@ -47,11 +48,39 @@ impl Suite {
         self.add(name, move |device| test(&device.clone().autodiff()));
     }
 
+    /// Adds a trial for each case. Its name is the prefix and that of the case.
+    pub fn add_cases<T: Send + 'static>(
+        &mut self,
+        prefix: &str,
+        cases: impl IntoIterator<Item = (impl Display, T)>,
+        test: impl Fn(T, &Device) + Copy + Send + 'static,
+    ) {
+        for (name, case) in cases {
+            self.add(format!("{prefix}{name}"), move |device| test(case, device));
+        }
+    }
+
+    /// [`add_cases`](Self::add_cases) for cases that have a name themselves.
+    pub fn add_each<T: Display + Copy + Send + 'static>(
+        &mut self,
+        prefix: &str,
+        cases: impl IntoIterator<Item = T>,
+        test: impl Fn(T, &Device) + Copy + Send + 'static,
+    ) {
+        let named = cases.into_iter().map(|case| (case, case));
+        self.add_cases(prefix, named, test);
+    }
+
     /// Adds a table of tests, whose names get a prefix.
     pub fn add_table(&mut self, prefix: &str, tests: &[(&str, Test)]) {
-        for (name, test) in tests {
-            self.add(format!("{prefix}{name}"), *test);
-        }
+        self.add_cases(prefix, tests.iter().copied(), |test, device| test(device));
+    }
+
+    /// [`add_table`](Self::add_table) on the device with autodiff.
+    pub fn add_training_table(&mut self, prefix: &str, tests: &[(&str, Test)]) {
+        self.add_cases(prefix, tests.iter().copied(), |test, device| {
+            test(&device.clone().autodiff());
+        });
     }
 }
 
@@ -61,21 +90,30 @@ pub fn must<T, E: Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Checks that a result is an error with this message.
+#[track_caller]
+pub fn assert_error<T, E: Display>(result: Result<T, E>, message: &str) {
+    let error = result.err().map(|error| error.to_string());
+    assert_eq!(error.as_deref(), Some(message));
+}
+
 /// The message of the panic of a call. Panics if the call does not panic.
 #[track_caller]
 pub fn panic_message<T>(call: impl FnOnce() -> T) -> String {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
-        panic!("the call did not panic");
-    };
+    caught_message(call).expect("the call did not panic")
+}
+
+fn caught_message<T>(call: impl FnOnce() -> T) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(call)).err()?;
     let message = panic.downcast_ref::<String>().cloned();
     let message = message.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-    message.unwrap_or_default()
+    Some(message.unwrap_or_default())
 }
 
 /// Checks that a call panics with this message.
 #[track_caller]
 pub fn assert_panics_with<T>(call: impl FnOnce() -> T, message: &str) {
-    assert_eq!(panic_message(call), message);
+    assert_eq!(caught_message(call).as_deref(), Some(message));
 }
 
 /// Checks that a call panics with a message that contains `part`.
@@ -113,6 +151,37 @@ pub fn assert_results_close(tolerance: Tolerance, got: [Vec<f32>; 4], want: [Vec
     for ((name, got), want) in RESULT_NAMES.iter().zip(got).zip(want) {
         must(tolerance.compare(name, &got, &want));
     }
+}
+
+/// `[batch, seq, heads * d_head]` as `[batch, heads, seq, d_head]`.
+pub fn split_heads(x: Tensor<3>, heads: usize) -> Tensor<4> {
+    let [batch, seq, width] = x.dims();
+    let heads = x.reshape([batch, seq, heads, width / heads]);
+    heads.swap_dims(1, 2)
+}
+
+/// The inverse of [`split_heads`].
+pub fn merge_heads(x: Tensor<4>) -> Tensor<3> {
+    let [batch, heads, seq, d_head] = x.dims();
+    x.swap_dims(1, 2).reshape([batch, seq, heads * d_head])
+}
+
+/// The output of a layer for its weights `[batch, heads, seq_q, seq_k]` and the input
+/// `[batch, seq_k, d_value_input]` of its values.
+pub fn apply_weights(
+    attention: &MultiHeadAttention,
+    weights: Tensor<4>,
+    input: Tensor<3>,
+) -> Tensor<3> {
+    let [batch, heads, seq_q, seq_k] = weights.dims();
+    let values = attention.value.forward(input);
+    let d_head = attention.output.weight.dims()[0] / heads;
+    let kv_heads = values.dims()[2] / d_head;
+    // All query heads of a KV head in one matrix.
+    let shared = weights.reshape([batch, kv_heads, heads / kv_heads * seq_q, seq_k]);
+    let context = shared.matmul(split_heads(values, kv_heads));
+    let context = context.reshape([batch, heads, seq_q, d_head]);
+    attention.output.forward(merge_heads(context))
 }
 
 /// A tensor of standard normal values from the device's random generator.

@@ -1,6 +1,8 @@
 //! Burn tensors and options of a problem.
 
-use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData};
+use burn::tensor::kind::Basic;
+use burn::tensor::{DType, Device, Element, Gradients, Tensor, TensorData};
+use zoo_attention::flash::{FlashKernel, selected_kernel};
 use zoo_attention::{AttentionOptions, Dropout, MechanismConfig, Pattern, attend};
 use zoo_oracle::{Inputs, Mask, Mismatch, Problem, Solution, Tolerance};
 
@@ -22,9 +24,7 @@ pub struct Tensors {
 impl Tensors {
     /// Copies `inputs` of `problem` to `device`, in the device's dtype.
     pub fn new(problem: &Problem, inputs: &Inputs, device: &Device) -> Self {
-        let tensor = |values: &[f32], shape: [usize; 4]| {
-            Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
-        };
+        let tensor = |values: &[f32], shape: [usize; 4]| tensor_of(values.to_vec(), shape, device);
         Self {
             query: tensor(&inputs.query, problem.query_shape()),
             key: tensor(&inputs.key, problem.key_shape()),
@@ -116,10 +116,12 @@ impl Tensors {
 
     /// Gradients of query, key and value; zeros if the context does not depend on one.
     pub fn input_gradients(&self, gradients: &Gradients) -> [Vec<f32>; 3] {
-        [&self.query, &self.key, &self.value].map(|tensor| match tensor.grad(gradients) {
-            Some(gradient) => to_vec(gradient),
-            None => vec![0.0; tensor.shape().num_elements()],
-        })
+        [&self.query, &self.key, &self.value].map(|tensor| gradient_or_zeros(tensor, gradients))
+    }
+
+    /// The kernel that computes flash attention of these tensors.
+    pub fn kernel(&self) -> FlashKernel {
+        selected_kernel(&self.query, &self.key, &self.value, &self.options)
     }
 
     /// The context and the gradients of query, key and value, in the order of [`RESULT_NAMES`].
@@ -154,6 +156,23 @@ pub fn to_vec<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.try_into_vec_as().expect("a float tensor")
 }
 
+/// The gradient of a tensor; zeros if the loss does not depend on it.
+pub fn gradient_or_zeros(tensor: &Tensor<4>, gradients: &Gradients) -> Vec<f32> {
+    match tensor.grad(gradients) {
+        Some(gradient) => to_vec(gradient),
+        None => vec![0.0; tensor.shape().num_elements()],
+    }
+}
+
+/// A tensor or mask of these values.
+pub fn tensor_of<E: Element, const D: usize, K: Basic>(
+    values: Vec<E>,
+    dims: [usize; D],
+    device: &Device,
+) -> Tensor<D, K> {
+    Tensor::from_data(TensorData::new(values, dims), device)
+}
+
 /// Converts a mask to a pattern.
 fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
     let join = |parts: &[Mask], combine: fn(Pattern, Pattern) -> Pattern| {
@@ -183,13 +202,13 @@ fn pattern(problem: &Problem, mask: &Mask, device: &Device) -> Pattern {
         Mask::Documents(ids) => Pattern::Documents(ids.clone()),
         Mask::KeyLengths(lengths) => Pattern::key_lengths(lengths.clone()),
         Mask::KeyPadding(padding) => {
-            let padding = TensorData::new(padding.concat(), [problem.batch, problem.seq_k]);
-            Pattern::KeyPadding(Tensor::<2, Bool>::from_data(padding, device))
+            let dims = [problem.batch, problem.seq_k];
+            Pattern::KeyPadding(tensor_of(padding.concat(), dims, device))
         }
         Mask::Random { .. } => {
             let problem = problem.clone().with_mask(mask.clone());
-            let mask = TensorData::new(problem.dense_mask(), problem.scores_shape());
-            Pattern::Dense(Tensor::<4, Bool>::from_data(mask, device))
+            let dims = problem.scores_shape();
+            Pattern::Dense(tensor_of(problem.dense_mask(), dims, device))
         }
         Mask::All(parts) => join(parts, Pattern::and),
         Mask::Any(parts) => join(parts, Pattern::or),

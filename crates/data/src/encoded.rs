@@ -159,19 +159,15 @@ impl Tokenizer {
         by: Sentences,
     ) -> Result<Vec<DocumentIds>, DataError> {
         let labels = labels.indices(split, examples)?;
-        let documents: Vec<Vec<&str>> = examples
-            .iter()
-            .map(|example| split_sentences(&example.text, by))
-            .collect();
+        let texts = examples.iter().map(|example| example.text.as_str());
+        let documents: Vec<Vec<&str>> = texts.map(|text| split_sentences(text, by)).collect();
         let all = documents.iter().flatten().copied();
         let mut ids = self.encode_batch(all)?.into_iter();
-        let both = labels.into_iter().zip(&documents);
-        Ok(both
-            .map(|(label, sentences)| DocumentIds {
-                label,
-                sentences: ids.by_ref().take(sentences.len()).collect(),
-            })
-            .collect())
+        let document = |(label, sentences): (usize, &Vec<&str>)| DocumentIds {
+            label,
+            sentences: ids.by_ref().take(sentences.len()).collect(),
+        };
+        Ok(labels.into_iter().zip(&documents).map(document).collect())
     }
 }
 
@@ -243,10 +239,10 @@ impl fmt::Display for LengthReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TokenizerConfig, WordRule};
+    use crate::{PreTokenization, TokenizerConfig};
 
     fn word_tokenizer(texts: &[&str]) -> Tokenizer {
-        let config = TokenizerConfig::words().with_words(WordRule::Spaces);
+        let config = TokenizerConfig::words().with_pre_tokenization(PreTokenization::Whitespace);
         config.train(texts.iter().copied()).unwrap()
     }
 
@@ -259,6 +255,13 @@ mod tests {
         assert_eq!(ids[0].decoder_output(), [6, 4, EOS]);
         let Extent { width, other, rows } = ids[0].extent();
         assert_eq!((width, other, rows), (3, 2, 1));
+
+        // Truncated targets leave space for EOS.
+        let long = Pair::new("a b c a b", "c a b c a");
+        let mut ids = tokenizers.encode(&[long]).unwrap();
+        LengthRule::Truncate.apply(&mut ids, 4).unwrap();
+        assert_eq!(ids[0].source, [4, 5, 6, 4]);
+        assert_eq!(ids[0].decoder_output(), [6, 4, 5, EOS]);
     }
 
     #[test]
@@ -283,15 +286,14 @@ mod tests {
             ]
         );
         assert_eq!(ids.iter().map(|it| it.label).collect::<Vec<_>>(), [1, 0, 1]);
-        let Extent { width, other, rows } = ids[2].extent();
+        let last = &mut ids[2];
+        let Extent { width, other, rows } = last.extent();
         assert_eq!((width, other, rows), (3, 0, 3));
-        ids[2].truncate(2);
-        assert_eq!(ids[2].extent().width, 2);
-        assert_eq!(
-            (ids[2].truncate_sentences(5), ids[2].truncate_sentences(1)),
-            (0, 2)
-        );
-        assert_eq!(ids[2].sentences, [[6, 6]]);
+        last.truncate(2);
+        assert_eq!(last.extent().width, 2);
+        let dropped = [5, 1].map(|max| last.truncate_sentences(max));
+        assert_eq!(dropped, [0, 2]);
+        assert_eq!(last.sentences, [[6, 6]]);
 
         let whole = tokenizer
             .encode_labelled("training", &examples, &labels)
@@ -302,49 +304,27 @@ mod tests {
         assert!(refused.is_err());
     }
 
-    fn examples(lengths: &[usize]) -> Vec<LabelledIds> {
-        let example = |length: &usize| LabelledIds {
-            label: 0,
-            ids: vec![5; *length],
-        };
-        lengths.iter().map(example).collect()
-    }
-
-    fn lengths(examples: &[LabelledIds]) -> Vec<usize> {
-        examples.iter().map(|example| example.ids.len()).collect()
-    }
-
     #[test]
     fn long_examples_are_truncated_or_dropped() {
+        let example = |length| LabelledIds {
+            label: 0,
+            ids: vec![5; length],
+        };
+        let mut some = [3, 5, 4, 9].map(example).to_vec();
+        assert_eq!(LengthRule::Drop.apply(&mut some, 9).unwrap().count, 0);
         for (rule, remaining, action) in [
             (LengthRule::Truncate, &[3, 4, 4, 4][..], "truncated"),
-            (LengthRule::Drop, &[3, 4][..], "dropped"),
+            (LengthRule::Drop, &[3, 4], "dropped"),
         ] {
-            let mut some = examples(&[3, 5, 4, 9]);
+            let mut some = some.clone();
             let report = rule.apply(&mut some, 4).unwrap().to_string();
-            assert_eq!(lengths(&some), remaining);
-            assert_eq!(
-                report,
-                format!("2 examples with more than 4 tokens {action}")
-            );
+            let lengths = some.iter().map(|example| example.ids.len());
+            assert_eq!(lengths.collect::<Vec<_>>(), remaining);
+            let expected = format!("2 examples with more than 4 tokens {action}");
+            assert_eq!(report, expected);
         }
-        let mut some = examples(&[3, 5, 4, 9]);
-        assert_eq!(LengthRule::Drop.apply(&mut some, 9).unwrap().count, 0);
         let error = LengthRule::Drop.apply(&mut some, 2).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the data with at most 2 tokens per example has no examples"
-        );
-    }
-
-    #[test]
-    fn truncated_targets_leave_space_for_eos() {
-        let mut pairs = vec![PairIds {
-            source: vec![4; 9],
-            target: vec![4; 9],
-        }];
-        LengthRule::Truncate.apply(&mut pairs, 6).unwrap();
-        assert_eq!(pairs[0].decoder_output().len(), 6);
-        assert_eq!(pairs[0].source.len(), 6);
+        let expected = "the data with at most 2 tokens per example has no examples";
+        assert_eq!(error.to_string(), expected);
     }
 }

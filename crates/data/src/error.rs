@@ -1,9 +1,10 @@
 //! Errors of reading, generating, splitting, tokenizing and batching data.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use zoo_spec::{Printable, printable_text};
+use zoo_spec::{Printable, closest_path, printable_text};
 
 /// Data that cannot be read, generated, split, tokenized or batched. Messages name the file and
 /// line where there is one.
@@ -22,7 +23,7 @@ pub enum DataError {
         /// The file or split.
         what: String,
     },
-    /// More lines than `allowed_bad` could not be parsed.
+    /// More lines than `max_malformed` could not be parsed.
     #[error("{0}")]
     TooManyBad(String),
     /// A value is out of range.
@@ -56,7 +57,11 @@ pub enum DataError {
 
 impl DataError {
     pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
-        Self::Invalid(format!("cannot read {}: {error}", path.display()))
+        let help = match closest_path(path, Path::exists) {
+            Some(closest) => format!("\n  help: did you mean {}?", closest.display()),
+            None => String::new(),
+        };
+        Self::Invalid(format!("cannot read {}: {error}{help}", path.display()))
     }
 
     pub(crate) fn empty(what: impl Into<String>) -> Self {
@@ -64,25 +69,20 @@ impl DataError {
     }
 
     pub(crate) fn at_least(field: &str, min: usize, got: usize) -> Result<(), Self> {
-        let message = || format!("{field} must be at least {min}, got {got}");
-        Self::range(got >= min, message)
+        Self::range(got >= min, field, &format!("at least {min}"), got)
     }
 
     pub(crate) fn at_most(field: &str, max: usize, got: usize) -> Result<(), Self> {
-        let message = || format!("{field} must be at most {max}, got {got}");
-        Self::range(got <= max, message)
+        Self::range(got <= max, field, &format!("at most {max}"), got)
     }
 
     pub(crate) fn fraction(field: &str, got: f64) -> Result<(), Self> {
-        let message = || format!("{field} must be at least 0 and below 1, got {got}");
-        Self::range((0.0..1.0).contains(&got), message)
+        let is_valid = (0.0..1.0).contains(&got);
+        Self::range(is_valid, field, "at least 0 and below 1", got)
     }
 
-    fn range(is_valid: bool, message: impl Fn() -> String) -> Result<(), Self> {
-        if is_valid {
-            Ok(())
-        } else {
-            Err(Self::Range(message()))
-        }
+    fn range(is_valid: bool, field: &str, limit: &str, got: impl Display) -> Result<(), Self> {
+        let error = || Self::Range(format!("{field} must be {limit}, got {got}"));
+        is_valid.then_some(()).ok_or_else(error)
     }
 }

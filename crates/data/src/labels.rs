@@ -42,20 +42,16 @@ impl Labels {
     pub fn indices(&self, split: &str, examples: &[Labelled]) -> Result<Vec<usize>, DataError> {
         let indices: HashMap<&str, usize> = self.0.iter().map(String::as_str).zip(0..).collect();
         let unseen = |label: &str| {
-            let shown = self
-                .0
-                .iter()
-                .take(SHOWN)
-                .map(|it| Printable(it).to_string());
-            let shown = shown.collect::<Vec<_>>().join(", ");
+            let printable = |name: &String| Printable(name).to_string();
+            let shown: Vec<String> = self.0.iter().take(SHOWN).map(printable).collect();
             let more = match self.0.len().saturating_sub(SHOWN) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
             DataError::Invalid(format!(
-                "the label \"{}\" of the {split} data is not in the training data, which has: \
-                 {shown}{more}",
-                Printable(label)
+                "the label \"{}\" of the {split} data is not in the training data, which has: {}{more}",
+                Printable(label),
+                shown.join(", ")
             ))
         };
         let index = |example: &Labelled| {
@@ -90,52 +86,42 @@ mod tests {
     use super::*;
 
     fn documents(labels: &[&str]) -> Vec<Labelled> {
-        labels
-            .iter()
-            .map(|label| Labelled::new(*label, "x"))
-            .collect()
+        let document = |label: &&str| Labelled::new(*label, "x");
+        labels.iter().map(document).collect()
+    }
+
+    fn labels(labels: &[&str]) -> Result<Labels, String> {
+        Labels::from_examples(&documents(labels)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn integer_labels_are_sorted_as_numbers() {
-        let labels = Labels::from_examples(&documents(&["10", "9", "-1", "9"])).unwrap();
-        assert_eq!(labels.names(), ["-1", "9", "10"]);
-        let labels = Labels::from_examples(&documents(&["pos", "neg", "10", "9"])).unwrap();
+        let integers = labels(&["10", "9", "-1", "9"]).unwrap();
+        assert_eq!(integers.names(), ["-1", "9", "10"]);
+        let labels = labels(&["pos", "neg", "10", "9"]).unwrap();
         assert_eq!(labels.names(), ["10", "9", "neg", "pos"]);
         assert_eq!((labels.name(3), labels.name(4)), (Some("pos"), None));
+        let json = serde_json::to_string(&integers).unwrap();
+        assert_eq!(json, "[\"-1\",\"9\",\"10\"]");
+        assert_eq!(serde_json::from_str::<Labels>(&json).unwrap(), integers);
     }
 
     #[test]
     fn unknown_labels_and_single_classes_are_rejected() {
-        let labels = Labels::from_examples(&documents(&["neg", "pos"])).unwrap();
-        let indices = labels.indices("validation", &documents(&["pos", "neg"]));
-        assert_eq!(indices.unwrap(), [1, 0]);
-        let unseen = labels.indices("validation", &documents(&["pos", "neutral"]));
-        for (error, message) in [
-            (
-                unseen.unwrap_err(),
-                "the label \"neutral\" of the validation data is not in the training data, which \
-                 has: neg, pos",
-            ),
-            (
-                Labels::from_examples(&[]).unwrap_err(),
-                "the training data has no examples",
-            ),
-            (
-                Labels::from_examples(&documents(&["a", "a"])).unwrap_err(),
-                "the training data: all examples have the label \"a\"\n  help: a classifier needs at \
-                 least two classes",
-            ),
-        ] {
-            assert_eq!(error.to_string(), message);
-        }
-    }
-
-    #[test]
-    fn labels_serialize_as_a_list() {
-        let labels = Labels::from_examples(&documents(&["neg", "pos"])).unwrap();
-        let json = serde_json::to_string(&labels).unwrap();
-        assert_eq!(json, "[\"neg\",\"pos\"]");
-        assert_eq!(serde_json::from_str::<Labels>(&json).unwrap(), labels);
+        let two = labels(&["neg", "pos"]).unwrap();
+        let indices = |labels: &[&str]| two.indices("validation", &documents(labels));
+        assert_eq!(indices(&["pos", "neg"]).unwrap(), [1, 0]);
+        assert_eq!(
+            indices(&["pos", "neutral"]).unwrap_err().to_string(),
+            "the label \"neutral\" of the validation data is not in the training data, which has: \
+             neg, pos"
+        );
+        let none = labels(&[]).unwrap_err();
+        assert_eq!(none, "the training data has no examples");
+        assert_eq!(
+            labels(&["a", "a"]).unwrap_err(),
+            "the training data: all examples have the label \"a\"\n  help: a classifier needs at \
+             least two classes"
+        );
     }
 }

@@ -55,4 +55,4 @@ pub use split::{Splits, Splitter};
 pub use tokenizer::{
     BOS, EOS, PAD, PairTokenizers, SPECIAL_TOKENS, Tokenizer, TokenizerConfig, UNK,
 };
-pub use zoo_config::{Sentences, WordRule};
+pub use zoo_config::{PreTokenization, Sentences};

@@ -29,6 +29,9 @@ impl<T> Splits<T> {
 }
 
 /// Splits a dataset; the result is a function of the seed.
+///
+/// Its methods return [`DataError::Range`] if a fraction is invalid and [`DataError::Empty`] if
+/// there is too little data for a split with a non-zero fraction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Splitter {
     valid: f64,
@@ -61,11 +64,6 @@ impl Splitter {
 
     /// Splits examples at random; each split keeps their order. A split with a non-zero fraction
     /// has at least one example.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if a fraction is invalid, [`DataError::Empty`] if there are too few
-    /// examples.
     pub fn examples<T>(&self, examples: Vec<T>) -> Result<Splits<Vec<T>>, DataError> {
         self.check()?;
         let mut order: Vec<usize> = (0..examples.len()).collect();
@@ -82,11 +80,6 @@ impl Splitter {
 
     /// Stratified split: every class has the same fraction of each split. At least one example of
     /// each class is used for training.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if a fraction is invalid, [`DataError::Empty`] if there are too few
-    /// examples.
     pub fn labelled(&self, examples: Vec<Labelled>) -> Result<Splits<Vec<Labelled>>, DataError> {
         self.check()?;
         let mut classes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -105,10 +98,6 @@ impl Splitter {
     }
 
     /// Splits running text into consecutive train, validation and test text.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if a fraction is invalid, [`DataError::Empty`] if a split is empty.
     pub fn text(&self, text: &str) -> Result<Splits<String>, DataError> {
         self.check()?;
         let count = text.chars().count();
@@ -190,20 +179,12 @@ mod tests {
             let split = Splitter::new(0.1, seed).with_test(0.2);
             split.examples((0..100).collect()).unwrap()
         };
-        assert_eq!(
-            split(3).map(|examples| examples.len()),
-            Splits {
-                train: 70,
-                valid: 10,
-                test: 20
-            }
-        );
+        let Splits { train, valid, test } = split(3).map(|examples| examples.len());
+        assert_eq!([train, valid, test], [70, 10, 20]);
         assert_ne!(split(3), split(4));
         // At least one example per split.
-        let splits = Splitter::new(0.01, 0)
-            .examples(vec!['a', 'b', 'c'])
-            .unwrap();
-        assert_eq!((splits.train.len(), splits.valid.len()), (2, 1));
+        let few = Splitter::new(0.01, 0).examples(vec!['a', 'b', 'c']);
+        assert_eq!(few.unwrap().valid.len(), 1);
     }
 
     #[test]
@@ -216,14 +197,13 @@ mod tests {
         examples.push(Labelled::new("single", "x"));
         let split = Splitter::new(0.1, 1).with_test(0.1);
         let splits = split.labelled(examples).unwrap();
-        let count =
-            |split: &[Labelled], label: &str| split.iter().filter(|it| it.label == label).count();
-        for split in [&splits.valid, &splits.test] {
-            assert_eq!(count(split, "rare"), 10);
-            assert_eq!(count(split, "frequent"), 30);
-            assert_eq!(count(split, "single"), 0);
-        }
-        assert_eq!(count(&splits.train, "single"), 1);
+        let counts = |split: Vec<Labelled>| {
+            let count = |label| split.iter().filter(|it| it.label == label).count();
+            ["rare", "frequent", "single"].map(count)
+        };
+        let Splits { train, valid, test } = splits.map(counts);
+        assert_eq!(train, [80, 240, 1]);
+        assert_eq!([valid, test], [[10, 30, 0]; 2]);
     }
 
     #[test]
@@ -236,25 +216,15 @@ mod tests {
 
     #[test]
     fn invalid_fractions_and_empty_splits_are_rejected() {
-        for (valid, test, text, message) in [
-            (
-                0.6,
-                0.5,
-                "ab",
-                "valid + test must be at least 0 and below 1, got 1.1",
-            ),
-            (
-                -0.5,
-                0.0,
-                "ab",
-                "valid must be at least 0 and below 1, got -0.5",
-            ),
-            (0.1, 0.0, "a", "the training split has no examples"),
-        ] {
+        let error = |valid, test, examples: &str| {
             let split = Splitter::new(valid, 0).with_test(test);
-            let error = split.examples(text.chars().collect()).unwrap_err();
-            assert_eq!(error.to_string(), message);
-        }
+            let splits = split.examples(examples.chars().collect());
+            splits.unwrap_err().to_string()
+        };
+        let range = "must be at least 0 and below 1, got";
+        assert_eq!(error(0.6, 0.5, "ab"), format!("valid + test {range} 1.1"));
+        assert_eq!(error(-0.5, 0.0, "ab"), format!("valid {range} -0.5"));
+        assert_eq!(error(0.1, 0.0, "a"), "the training split has no examples");
         assert!(Splitter::new(-0.5, 0).text("ab").is_err());
     }
 }

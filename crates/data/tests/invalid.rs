@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "the crate's own tests use all of it")]
 mod test_files;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use test_files::Folder;
 use zoo_data::{DataError, LabelledText, Labels, Tokenizer, plain_text};
@@ -21,79 +21,49 @@ fn labelled(path: &Path) -> Result<(), DataError> {
         Some("tsv") => LabelledText::tsv(path).read()?,
         _ => LabelledText::folders(path).read()?,
     };
-    Labels::from_examples(&read.examples).map(|_| ())
+    Labels::from_examples(&read.examples).map(drop)
 }
 
 #[test]
 fn errors_name_the_file_and_are_printable() {
     let folder = Folder::new();
-    let files = [
-        (
-            "header.csv",
-            format!("{HOSTILE},x\n1,2\n"),
-            "unknown column",
-        ),
-        (
-            "one label.csv",
-            format!("y,x\n{HOSTILE}a,1\n"),
-            "all examples have the label",
-        ),
-        (
-            "short.csv",
-            format!("y,x\n{HOSTILE}\n"),
-            "columns instead of 2",
-        ),
-        (
-            "quote.csv",
-            "y,x\n1,\"stray\n2,b\n".to_owned(),
-            "line 2: the quote opened here",
-        ),
-        ("not.jsonl", format!("{{\"{HOSTILE}\n"), "not JSON"),
-        (
-            "field.jsonl",
-            format!("{{\"a\\u001b[2J{}\": 1}}\n", '\u{202e}'),
-            "unknown field",
-        ),
-        (
-            "tab.tsv",
-            format!("{HOSTILE}\n"),
-            "no tab between label and text",
-        ),
-        (
-            "one label.tsv",
-            format!("{HOSTILE}a\t1\n"),
-            "all examples have the label",
-        ),
-    ];
-    let mut cases: Vec<(PathBuf, Result<(), DataError>, &str)> = vec![];
-    for (name, text, expected) in files {
-        let path = folder.file(name, text);
-        let outcome = labelled(&path);
-        cases.push((path, outcome, expected));
-    }
-    let hostile = format!("{HOSTILE}.txt");
-    let traversal = format!("../{HOSTILE}");
-    for (name, other, entry, expected) in [
-        ("several.zip", &hostile, "", "has several files"),
-        ("traversal.zip", &traversal, "", "outside of its folder"),
-        ("two.zip", &hostile, "#none", "unknown entry"),
-    ] {
-        let path = folder.zip(name, &[("a.txt", "a"), (other.as_str(), "b")]);
-        let read = PathBuf::from(format!("{}{entry}", path.display()));
-        cases.push((path, plain_text(&read).map(|_| ()), expected));
-    }
-    let tokenizer = folder.file("tokenizer.json", format!("[\"{HOSTILE}"));
-    let outcome = Tokenizer::load(&tokenizer).map(|_| ());
-    cases.push((tokenizer, outcome, "the file is not JSON"));
-
-    for (path, outcome, expected) in cases {
+    let check = |name: &str, outcome: Result<(), DataError>, expected: &str| {
         let error = outcome.expect_err(expected).to_string();
-        assert!(error.contains(expected), "{error}");
-        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(error.contains(expected), "{name}: {error}");
         // Label errors name the training data instead of the file.
         let is_named = error.contains(name) || expected.starts_with("all examples");
         assert!(is_named, "{name}: {error}");
         let is_unsafe = |it: char| it != '\n' && (it.is_control() || it == '\u{202e}');
         assert!(!error.contains(is_unsafe), "{name}: {error:?}");
+    };
+    // `$` stands for the hostile text.
+    for (name, text, expected) in [
+        ("header.csv", "$,x\n1,2\n", "unknown column"),
+        ("one.csv", "y,x\n$a,1\n", "all examples have the label"),
+        ("short.csv", "y,x\n$\n", "columns instead of 2"),
+        ("quote.csv", "y,x\n1,\"$\n2,b\n", "line 2: the quote"),
+        ("not.jsonl", "{\"$\n", "not JSON"),
+        (
+            "field.jsonl",
+            "{\"a\\u001b[2J\u{202e}\": 1}\n",
+            "unknown field",
+        ),
+        ("tab.tsv", "$\n", "no tab between label and text"),
+        ("one.tsv", "$a\t1\n", "all examples have the label"),
+    ] {
+        let path = folder.file(name, text.replace('$', HOSTILE));
+        check(name, labelled(&path), expected);
     }
+    for (name, other, entry, expected) in [
+        ("several.zip", "$.txt", "", "has several files"),
+        ("traversal.zip", "../$", "", "outside of its folder"),
+        ("two.zip", "$.txt", "#none", "unknown entry"),
+    ] {
+        let path = folder.zip(name, &[("a.txt", "a"), (&other.replace('$', HOSTILE), "b")]);
+        let path = format!("{}{entry}", path.display());
+        check(name, plain_text(Path::new(&path)).map(drop), expected);
+    }
+    let tokenizer = folder.file("tokenizer.json", format!("[\"{HOSTILE}"));
+    let outcome = Tokenizer::load(&tokenizer).map(drop);
+    check("tokenizer.json", outcome, "the file is not JSON");
 }

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tempfile::NamedTempFile;
 use zoo_data::{
-    BatchSize, Batching, DataError, Extent, Labelled, LabelledText, Pair, ParallelText, Sentences,
-    Splits, Splitter, Tokenizer, TokenizerConfig, UNK, Windows, WordRule, split_sentences,
+    BatchSize, Batching, DataError, Extent, Labelled, LabelledText, Pair, ParallelText,
+    PreTokenization, Sentences, Splits, Splitter, Tokenizer, TokenizerConfig, UNK, Windows,
+    split_sentences,
 };
 
 fn few() -> ProptestConfig {
@@ -49,6 +50,42 @@ fn trimmed(documents: &[(String, String)]) -> Vec<Labelled> {
     documents.iter().map(document).collect()
 }
 
+/// Tokenizers trained on a few words.
+fn train<const N: usize>(configs: [TokenizerConfig; N]) -> [Tokenizer; N] {
+    let texts = [
+        "long time no see, long time",
+        "好久不见",
+        "don't see\n\tno time",
+    ];
+    configs.map(|config| config.train(texts).expect("there is text"))
+}
+
+static WITH_BYTES: LazyLock<[Tokenizer; 3]> = LazyLock::new(|| {
+    let bpe = TokenizerConfig::bpe(300);
+    let chars = TokenizerConfig::chars().with_byte_fallback(true);
+    train([
+        bpe.clone(),
+        bpe.with_pre_tokenization(PreTokenization::Whitespace),
+        chars,
+    ])
+});
+
+static FILES: LazyLock<[String; 3]> = LazyLock::new(|| {
+    let [chars, words] = [TokenizerConfig::chars(), TokenizerConfig::words()];
+    let tokenizers = train([chars, words, TokenizerConfig::bpe(300)]);
+    tokenizers.map(|tokenizer| tokenizer.to_json().expect("a tokenizer is JSON"))
+});
+
+/// Every index occurs once, and splits keep the order.
+fn assert_complete(splits: &Splits<Vec<usize>>, count: usize) -> Result<(), TestCaseError> {
+    let all = [&splits.train, &splits.valid, &splits.test];
+    prop_assert!(all.iter().all(|split| split.is_sorted()));
+    let together: Vec<usize> = all.into_iter().flatten().copied().collect();
+    prop_assert_eq!(together.len(), count);
+    prop_assert_eq!(together.into_iter().collect::<BTreeSet<_>>().len(), count);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(few())]
 
@@ -84,7 +121,7 @@ proptest! {
 
     #[test]
     fn sentences_cover_the_document(document in text()) {
-        for by in [Sentences::Lines, Sentences::Marks] {
+        for by in [Sentences::Lines, Sentences::Punctuation] {
             let mut rest = document.as_str();
             for sentence in split_sentences(&document, by) {
                 prop_assert!(!sentence.is_empty() && sentence.trim() == sentence);
@@ -95,31 +132,12 @@ proptest! {
             prop_assert!(rest.trim().is_empty(), "{rest:?} is lost");
         }
     }
-}
-
-/// Tokenizers with byte fallback, trained on a few words.
-static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
-    let texts = [
-        "long time no see, long time",
-        "好久不见",
-        "don't see\n\tno time",
-    ];
-    let bpe = TokenizerConfig::bpe(300);
-    let chars = TokenizerConfig::chars().with_byte_fallback(true);
-    let all = [bpe.clone(), bpe.with_words(WordRule::Spaces), chars];
-    all.iter()
-        .map(|config| config.train(texts).expect("there is text"))
-        .collect()
-});
-
-proptest! {
-    #![proptest_config(few())]
 
     #[test]
     fn tokenizers_restore_any_text(text in text()) {
         // The replacement of spaces in tokens is decoded as a space.
         let text = text.replace('▁', "_");
-        for tokenizer in TOKENIZERS.iter() {
+        for tokenizer in WITH_BYTES.iter() {
             let ids = tokenizer.encode(&text).unwrap();
             for id in &ids {
                 prop_assert!((*id as usize) < tokenizer.vocab_size());
@@ -140,7 +158,7 @@ proptest! {
             TokenizerConfig::chars(),
             TokenizerConfig::words(),
             TokenizerConfig::bpe(40).with_byte_fallback(false),
-            TokenizerConfig::bpe(300).with_words(WordRule::Spaces),
+            TokenizerConfig::bpe(300).with_pre_tokenization(PreTokenization::Whitespace),
         ] {
             let tokenizer = config.train(texts.iter().map(String::as_str)).unwrap();
             let file = file(&tokenizer.to_json().unwrap());
@@ -154,22 +172,6 @@ proptest! {
             }
         }
     }
-}
-
-/// Every index occurs once, and splits keep the order.
-fn assert_complete(splits: &Splits<Vec<usize>>, count: usize) -> Result<(), TestCaseError> {
-    let all = [&splits.train, &splits.valid, &splits.test];
-    for split in all {
-        prop_assert!(split.is_sorted());
-    }
-    let together: Vec<usize> = all.into_iter().flatten().copied().collect();
-    prop_assert_eq!(together.len(), count);
-    prop_assert_eq!(together.into_iter().collect::<BTreeSet<_>>().len(), count);
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(few())]
 
     #[test]
     fn splits_are_disjoint_and_complete(
@@ -253,20 +255,6 @@ proptest! {
     }
 }
 
-static TOKENIZER_FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let texts = ["the cat sat on the mat", "好久不见 the dog", "a b c a b"];
-    [
-        TokenizerConfig::chars(),
-        TokenizerConfig::words(),
-        TokenizerConfig::bpe(300),
-    ]
-    .map(|config| {
-        let tokenizer = config.train(texts).expect("texts");
-        tokenizer.to_json().expect("a tokenizer is JSON")
-    })
-    .to_vec()
-});
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..few() })]
 
@@ -280,7 +268,7 @@ proptest! {
         replacement in prop_oneof![Just(String::new()), "[0-9]{1,4}", text(), Just("null".to_owned())],
         input in text(),
     ) {
-        let whole = &TOKENIZER_FILES[which];
+        let whole = &FILES[which];
         let offsets: Vec<usize> = whole.char_indices().map(|(i, _)| i).collect();
         let (a, b) = (*i.get(&offsets), *until.get(&offsets));
         let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 40));

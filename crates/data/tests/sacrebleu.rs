@@ -8,8 +8,8 @@ use zoo_data::metrics::{Bleu, BleuTokenizer, Case, Chrf, CorpusMetric, tokenize}
 const TOLERANCE: f64 = 1e-9;
 
 fn golden() -> Value {
-    let golden: Value =
-        serde_json::from_str(include_str!("../golden/sacrebleu.json")).expect("a golden file");
+    let golden = serde_json::from_str(include_str!("../golden/sacrebleu.json"));
+    let golden: Value = golden.expect("a golden file");
     assert!(text(&golden["made_by"]).starts_with("sacreBLEU 2.6.0,"));
     golden
 }
@@ -24,16 +24,15 @@ fn text(value: &Value) -> &str {
 
 fn assert_close(ours: f64, theirs: &Value, what: &str) {
     let theirs = theirs.as_f64().expect("a number");
-    assert!(
-        (ours - theirs).abs() < TOLERANCE,
-        "{what}: {ours}, expected {theirs}"
-    );
+    let is_close = (ours - theirs).abs() < TOLERANCE;
+    assert!(is_close, "{what}: {ours}, expected {theirs}");
 }
 
-/// sacreBLEU's output line with our version.
-fn with_our_version(printed: &Value) -> String {
-    let ours = concat!("version:zoo-data-", env!("CARGO_PKG_VERSION"));
-    text(printed).replace("version:2.6.0", ours)
+/// Compares with sacreBLEU's output line, except for the version.
+fn assert_printed(ours: &impl ToString, theirs: &Value, what: &str) {
+    let version = concat!("version:zoo-data-", env!("CARGO_PKG_VERSION"));
+    let theirs = text(&theirs["printed"]).replace("version:2.6.0", version);
+    assert_eq!(ours.to_string(), theirs, "{what}");
 }
 
 fn score<M: CorpusMetric>(golden: &Value, metric: &M, case: &Value) -> M::Score {
@@ -60,12 +59,8 @@ fn tokenizers_match_sacrebleu() {
                 .filter(|word| !word.is_empty())
                 .collect();
             let words = text(&tokens["words"][tokenizer.name()]);
-            assert_eq!(
-                tokenized.join(" "),
-                words,
-                "{tokenizer} of {}",
-                tokens["line"]
-            );
+            let line = &tokens["line"];
+            assert_eq!(tokenized.join(" "), words, "{tokenizer} of {line}");
         }
     }
 }
@@ -92,16 +87,9 @@ fn bleu_matches_sacrebleu() {
         }
         let lengths = [ours.hypothesis_length, ours.reference_length];
         let theirs_lengths = ["hypothesis_length", "reference_length"].map(|key| &theirs[key]);
-        assert_eq!(
-            theirs_lengths,
-            lengths.map(Value::from).each_ref(),
-            "{what}"
-        );
-        assert_eq!(
-            ours.to_string(),
-            with_our_version(&theirs["printed"]),
-            "{what}"
-        );
+        let lengths = lengths.map(Value::from);
+        assert_eq!(theirs_lengths, lengths.each_ref(), "{what}");
+        assert_printed(&ours, theirs, &what);
     }
 }
 
@@ -113,10 +101,6 @@ fn chrf_matches_sacrebleu() {
         let ours = score(&golden, &Chrf::default(), theirs);
         let what = theirs["corpus"].to_string();
         assert_close(ours.score, &theirs["score"], &what);
-        assert_eq!(
-            ours.to_string(),
-            with_our_version(&theirs["printed"]),
-            "{what}"
-        );
+        assert_printed(&ours, theirs, &what);
     }
 }

@@ -17,28 +17,20 @@ fn only_caught_panics_are_silent() {
         PRINTED.fetch_add(1, Ordering::SeqCst);
     }));
 
-    let json = TokenizerConfig::chars()
-        .train(["ab"])
-        .unwrap()
-        .to_json()
-        .unwrap();
+    let tokenizer = TokenizerConfig::chars().train(["ab"]).unwrap();
+    let json = tokenizer.to_json().unwrap();
     let precompiled = "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA==\"}";
     let json = json.replace("{\"type\":\"NFC\"}", precompiled);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), json).unwrap();
     let error = Tokenizer::load(file.path()).unwrap_err().to_string();
-    assert!(
-        error.contains("the crate tokenizers cannot use it"),
-        "{error}"
-    );
+    let expected = "the crate tokenizers cannot use it";
+    assert!(error.contains(expected), "{error}");
     assert_eq!(printed(), 0, "caught panic");
 
     assert!(panic::catch_unwind(|| panic!("on this thread")).is_err());
     assert_eq!(printed(), 1, "other panic on the same thread");
-    assert!(
-        thread::spawn(|| panic!("on another thread"))
-            .join()
-            .is_err()
-    );
+    let other = thread::spawn(|| panic!("on another thread"));
+    assert!(other.join().is_err());
     assert_eq!(printed(), 2, "panic on another thread");
 }

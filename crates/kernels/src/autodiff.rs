@@ -82,16 +82,13 @@ impl<B: Backend> SecondGradient<B> {
         let like = first.primitive();
         let dtype = FloatDType::from(like.dtype());
         let state = (self.clone(), like.shape(), dtype, like.device());
-        record::<B, C, _, 1>(Step(store_gradient::<B>), [first.node()], state, second)
+        // Returns zeros for the first output: its backward pass needs a gradient even if it was not
+        // used.
+        let step = Step::<B, (Self, Shape, FloatDType, B::Device), 1>(|state, output_grad| {
+            let (slot, shape, dtype, device) = state;
+            *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(output_grad);
+            [B::float_zeros(shape, &device, dtype)]
+        });
+        record::<B, C, _, 1>(step, [first.node()], state, second)
     }
-}
-
-/// Stores the gradient of the second output, and returns zeros for the first: its backward pass
-/// needs a gradient even if the first output was not used.
-fn store_gradient<B: Backend>(
-    (slot, shape, dtype, device): (SecondGradient<B>, Shape, FloatDType, B::Device),
-    output_grad: FloatTensor<B>,
-) -> [FloatTensor<B>; 1] {
-    *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(output_grad);
-    [B::float_zeros(shape, &device, dtype)]
 }

@@ -34,10 +34,10 @@ use zoo_spec::keys::check_keys;
 use zoo_spec::{ClassifierSpec, Norm, Pooling};
 
 use crate::blocks::{
-    EncoderLayer, LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, embed,
+    LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
     final_norm, linear, normal, scale_embeddings,
 };
-use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summary, Tokens};
+use crate::{ContextAttention, Limits, ModelError, Summary, Tokens};
 
 /// Configuration of a [`Classifier`].
 ///
@@ -48,7 +48,7 @@ use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summar
 /// let config = ClassifierConfig::new(10_000, 5, 256, 4, 4)
 ///     .with_attention(Mechanism::Longformer)
 ///     .with_pooling(Pooling::Attention);
-/// assert_eq!(config.check(), Ok(()));
+/// assert!(config.check().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassifierConfig {
@@ -85,11 +85,7 @@ impl ClassifierConfig {
         }
     }
 
-    /// Checks the config without creating the model.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] with the field, its allowed values and its value.
+    /// Checks the config without creating the model. An error names the field and allowed values.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         ModelError::at_least("classes", 1, self.classes)?;
@@ -98,18 +94,12 @@ impl ClassifierConfig {
             .check("attention", &self.spec.attention, Role::Bidirectional)
     }
 
-    /// Initializes the model, for configs that come from a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check).
-    pub fn try_init(&self, device: &Device) -> Result<Classifier, ModelError> {
-        self.check()?;
+    fn build(&self, device: &Device) -> Classifier {
         let (plan, spec) = (self.plan(), &self.spec);
         let d_model = spec.d_model;
         let initializer = normal(1.0 / (d_model as f64).sqrt());
-        let layer = |_| plan.encoder_layer(&spec.attention, device);
-        Ok(Classifier {
+        let layer = |_| plan.layer(&spec.attention, None, device);
+        Classifier {
             embedding: EmbeddingConfig::new(self.vocabulary, d_model)
                 .with_initializer(initializer.clone())
                 .init(device),
@@ -119,10 +109,10 @@ impl ClassifierConfig {
             layers: (0..spec.layers).map(layer).collect(),
             norm: spec.final_norm.then(|| plan.layer_norm(device)),
             pooling: (spec.pooling == Pooling::Attention)
-                .then(|| ContextAttentionConfig::new(d_model, d_model).init(device)),
+                .then(|| ContextAttention::new(d_model, d_model, device)),
             head: linear([d_model, self.classes], true, &plan.initializer, device),
             config: self.clone(),
-        })
+        }
     }
 
     fn plan(&self) -> LayerPlan {
@@ -143,7 +133,7 @@ pub struct Classifier {
     /// Dropout of the embeddings.
     pub dropout: Dropout,
     /// Layers, first to last.
-    pub layers: Vec<EncoderLayer>,
+    pub layers: Vec<TransformerLayer>,
     /// Final layer norm.
     pub norm: Option<LayerNorm>,
     /// Attention pooling, with `pooling: attention`.
@@ -180,15 +170,11 @@ impl Classifier {
     ///
     /// If a sequence is longer than the learned positions.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<2> {
-        self.predict(self.hidden_states(tokens, &Recorder::default()), tokens)
+        self.predict(self.hidden_states(tokens, Recorder::Disabled), tokens)
     }
 
     /// Logits and the mean entropy of the attention weights: see
     /// [`Gpt::forward_with_entropy`](crate::Gpt::forward_with_entropy).
-    ///
-    /// # Errors
-    ///
-    /// [`AttentionError`] for a mechanism whose weights do not sum to one.
     pub fn forward_with_entropy(
         &self,
         tokens: &Tokens,
@@ -211,17 +197,16 @@ impl Classifier {
     pub fn attention_weights(&self, tokens: &Tokens) -> ClassifierAttention {
         tokens.assert_unpadded("classifier");
         let (hidden, layers) = Recorder::weights(|recorder| self.hidden_states(tokens, recorder));
-        let pooling = self.pooling.as_ref();
+        let pooling = |it: &ContextAttention| it.forward(hidden.clone(), tokens.pattern());
         ClassifierAttention {
             layers,
-            pooling: pooling
-                .map(|pooling| pooling.forward(hidden.clone(), tokens.pattern()).weights),
+            pooling: self.pooling.as_ref().map(|it| pooling(it).weights),
             logits: self.predict(hidden, tokens),
         }
     }
 
     /// Output of the last layer, `[batch, seq, d_model]`; `seq` includes the CLS token, if any.
-    fn hidden_states(&self, tokens: &Tokens, recorder: &Recorder) -> Tensor<3> {
+    fn hidden_states(&self, tokens: &Tokens, recorder: Recorder<'_>) -> Tensor<3> {
         let spec = &self.config.spec;
         let is_scaled = spec.scale_embeddings;
         let hidden = embed(&self.embedding, is_scaled, &self.positions, tokens.ids(), 0);
@@ -229,7 +214,7 @@ impl Classifier {
         let options = SelfAttentionOptions::new(&lengths, false, recorder);
         let layers = self.layers.iter();
         let hidden = layers.fold(dropout(&self.dropout, hidden), |hidden, layer| {
-            layer.forward(hidden, options)
+            layer.forward(hidden, options, None)
         });
         final_norm(self.norm.as_ref(), spec.epsilon, hidden)
     }
@@ -240,23 +225,17 @@ impl Classifier {
 
     /// Limits of the input.
     pub fn limits(&self) -> Limits {
-        Limits::new(
-            self.config.vocabulary,
-            self.config.spec.positions.max_positions(),
-        )
+        let max_positions = self.config.spec.positions.max_positions();
+        Limits::new(self.config.vocabulary, max_positions)
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of
-    /// `seq` tokens, including pooling and the classification head.
-    ///
-    /// # Panics
-    ///
-    /// If a length is 0.
+    /// `seq` tokens, at least one, including pooling and the classification head.
     pub fn flops(&self, batch: usize, seq: usize) -> f64 {
         let (d_model, classes) = (self.config.spec.d_model, self.config.classes);
         let seq_with_cls = seq + usize::from(self.cls.is_some());
         let layers = self.layers.iter();
-        let layers = layers.map(|layer| layer.flops(seq_with_cls, false));
+        let layers = layers.map(|layer| layer.flops(seq_with_cls, false, 0));
         let pooling = self.pooling.as_ref();
         let pooling = pooling.map_or(0.0, |pooling| pooling.flops(seq));
         let head = 2.0 * (d_model * classes) as f64;
@@ -265,19 +244,16 @@ impl Classifier {
 
     /// Summary of the model.
     pub fn summary(&self) -> Summary {
-        let ClassifierConfig {
-            vocabulary,
-            classes,
-            spec,
-        } = &self.config;
+        let config = &self.config;
+        let spec = &config.spec;
         let (d_model, mechanism) = (spec.d_model, spec.attention.mechanism());
-        let table = format!("{vocabulary} x {d_model}");
+        let table = format!("{} x {d_model}", config.vocabulary);
         let positions = spec.positions.name();
-        let layers = self.config.plan().sizes(spec.layers, mechanism.name());
-        let layer_params = self.layers.iter().map(EncoderLayer::parameters);
+        let layers = config.plan().sizes(spec.layers, mechanism.name());
+        let layer_params = self.layers.iter().map(TransformerLayer::parameters);
         let layer_params = layer_params.sum::<usize>() + self.norm.num_params();
         let pooling_params = self.pooling.num_params() + self.cls.num_params();
-        let head = format!("{d_model} x {classes}");
+        let head = format!("{d_model} x {}", config.classes);
         Summary::new(format!("classifier of {} layers, {mechanism}", spec.layers))
             .with("embedding", table, self.embedding.num_params())
             .with("positions", positions, self.positions.num_params())

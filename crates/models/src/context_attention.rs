@@ -8,7 +8,6 @@
 //! Classification](https://aclanthology.org/N16-1174), 2016. It is additive attention, whose
 //! query is the bias.
 
-use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
@@ -17,16 +16,7 @@ use zoo_attention::{AttentionOptions, Pattern};
 
 use crate::blocks::normal;
 
-/// Configuration of a [`ContextAttention`].
-#[derive(Config, Debug)]
-pub struct ContextAttentionConfig {
-    /// Dimension of the hidden states.
-    pub d_model: usize,
-    /// Dimension of the projection that is scored.
-    pub d_attention: usize,
-}
-
-/// Attention pooling. Created by a [`ContextAttentionConfig`].
+/// Attention pooling.
 #[derive(Module, Debug)]
 pub struct ContextAttention {
     /// `W` and `b`.
@@ -44,18 +34,17 @@ pub struct PoolingOutput {
     pub weights: Tensor<2>,
 }
 
-impl ContextAttentionConfig {
-    /// Initializes the module.
-    pub fn init(&self, device: &Device) -> ContextAttention {
-        let context = normal(1.0 / (self.d_attention as f64).sqrt());
-        ContextAttention {
-            projection: LinearConfig::new(self.d_model, self.d_attention).init(device),
-            context: context.init([1, self.d_attention], device),
+impl ContextAttention {
+    /// Initializes the module for hidden states `[batch, seq, d_model]`; `d_attention` is the
+    /// dimension of the projection that is scored.
+    pub fn new(d_model: usize, d_attention: usize, device: &Device) -> Self {
+        let context = normal(1.0 / (d_attention as f64).sqrt());
+        Self {
+            projection: LinearConfig::new(d_model, d_attention).init(device),
+            context: context.init([1, d_attention], device),
         }
     }
-}
 
-impl ContextAttention {
     /// Floating-point operations of the matmuls over `seq` positions: the projection, the scores
     /// and the weighted sum.
     pub fn flops(&self, seq: usize) -> f64 {

@@ -2,18 +2,17 @@
 //!
 //! [`import::burn_encoder`](crate::weights::import::burn_encoder) imports the weights of burn-nn's.
 
-use burn::config::Config;
 use burn::module::Module;
 use burn::nn::LayerNorm;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use zoo_attention::mechanisms::Mechanism;
-use zoo_attention::{MechanismConfig, Pattern};
+use zoo_attention::{AttentionInput, MechanismConfig, Pattern};
 use zoo_spec::keys::check_keys;
 use zoo_spec::{Activation, ClassifierSpec, LayerSpec, Norm, PositionEncoding};
 
 use crate::ModelError;
-use crate::blocks::{EncoderLayer, LayerPlan, Role, final_norm};
+use crate::blocks::{LayerPlan, Role, TransformerLayer, final_norm};
 
 zoo_spec::builder! {
     /// Configuration of a [`TransformerEncoder`]. The defaults are burn-nn's, except that attention
@@ -25,7 +24,7 @@ zoo_spec::builder! {
     /// let config = TransformerEncoderConfig::new(256, 1024, 8, 4)
     ///     .with_norm(Norm::Pre)
     ///     .with_mechanism(Longformer { window: 64, global: 1 });
-    /// assert_eq!(config.check(), Ok(()));
+    /// assert!(config.check().is_ok());
     /// ```
     #[derive(Debug, Clone, Serialize, Deserialize)]
     pub struct TransformerEncoderConfig {
@@ -62,13 +61,17 @@ zoo_spec::builder! {
     }
 }
 
-impl Config for TransformerEncoderConfig {}
+initializers!(
+    TransformerEncoder,
+    TransformerEncoderConfig,
+    "TransformerEncoder"
+);
 
 /// Stack of encoder layers. Created by a [`TransformerEncoderConfig`].
 #[derive(Module, Debug)]
 pub struct TransformerEncoder {
     /// Layers, first to last.
-    pub layers: Vec<EncoderLayer>,
+    pub layers: Vec<TransformerLayer>,
     /// Final layer norm.
     pub norm: Option<LayerNorm>,
     #[module(skip)]
@@ -76,11 +79,7 @@ pub struct TransformerEncoder {
 }
 
 impl TransformerEncoderConfig {
-    /// Checks the config without creating the module.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] with the field, its allowed values and its value.
+    /// Checks the config without creating the model. An error names the field and allowed values.
     pub fn check(&self) -> Result<(), ModelError> {
         // The fields have the names of the classifier's keys.
         check_keys(self, ClassifierSpec::KEYS)?;
@@ -94,30 +93,14 @@ impl TransformerEncoderConfig {
         self.plan().check("mechanism", &self.mechanism, Role::Any)
     }
 
-    /// Initializes the module.
-    ///
-    /// # Panics
-    ///
-    /// If the config is invalid: see [`try_init`](Self::try_init).
-    pub fn init(&self, device: &Device) -> TransformerEncoder {
-        self.try_init(device)
-            .unwrap_or_else(|error| panic!("TransformerEncoder: {error}"))
-    }
-
-    /// Initializes the module, for configs that come from a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check).
-    pub fn try_init(&self, device: &Device) -> Result<TransformerEncoder, ModelError> {
-        self.check()?;
+    fn build(&self, device: &Device) -> TransformerEncoder {
         let plan = self.plan();
-        let layer = |_| plan.encoder_layer(&self.mechanism, device);
-        Ok(TransformerEncoder {
+        let layer = |_| plan.layer(&self.mechanism, None, device);
+        TransformerEncoder {
             layers: (0..self.layers).map(layer).collect(),
             norm: self.final_norm.then(|| plan.layer_norm(device)),
             epsilon: self.epsilon,
-        })
+        }
     }
 
     fn plan(&self) -> LayerPlan {
@@ -157,7 +140,12 @@ impl TransformerEncoder {
     pub fn forward(&self, x: Tensor<3>, pattern: Pattern) -> Tensor<3> {
         let layers = self.layers.iter();
         let hidden = layers.fold(x, |hidden, layer| {
-            layer.forward_with_pattern(hidden, pattern.clone())
+            let self_attention = |x| {
+                let input = AttentionInput::self_attn(x).pattern(pattern.clone());
+                layer.attention.forward(input).context
+            };
+            // There is no cross-attention.
+            layer.forward_sublayers(hidden, self_attention, |_, x| x)
         });
         final_norm(self.norm.as_ref(), self.epsilon, hidden)
     }

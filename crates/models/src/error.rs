@@ -1,23 +1,19 @@
-//! Errors of configs, inputs and generation.
+//! Errors of configs, inputs, generation and weight files.
+
+use std::path::{Path, PathBuf};
 
 use zoo_attention::{AttentionError, Mechanism};
-use zoo_spec::Tying;
 use zoo_spec::keys::InvalidValue;
+use zoo_spec::{Printable, Tying};
 
-/// A model cannot be created, or does not accept its input.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+/// A model cannot be created, does not accept its input, or its weights cannot be read, written or
+/// applied.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// A config field is out of range.
-    #[error("{field} must be {allowed}, got {got}")]
-    Range {
-        /// Name of the field.
-        field: String,
-        /// Allowed values.
-        allowed: String,
-        /// Actual value.
-        got: String,
-    },
+    #[error("{} must be {}, got {}", .0.key, .0.allowed, .0.got)]
+    Range(InvalidValue),
     /// An attention module cannot be created, or does not support an operation.
     #[error("{field}: {source}")]
     Attention {
@@ -77,10 +73,115 @@ pub enum ModelError {
         max: usize,
     },
     /// A prompt has no tokens.
-    #[error("row {row} has an empty prompt; generation needs at least one token")]
-    EmptyPrompt {
-        /// Index of the prompt.
-        row: usize,
+    #[error("row {0} has an empty prompt; generation needs at least one token")]
+    EmptyPrompt(usize),
+    /// A weight file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// A weight file already exists.
+    #[error("{} already exists\n  help: choose another name", .0.display())]
+    Exists(PathBuf),
+    /// The extension of a weight file is not a supported format.
+    #[error(
+        "{}: unsupported weight format\n  help: write .safetensors or .bpk; read these, .pt, .pth \
+         or .bin",
+        .0.display()
+    )]
+    Extension(PathBuf),
+    /// A weight file does not have the format of its extension, or is truncated.
+    #[error("{}: invalid or truncated {format} file: {}", path.display(), Printable(reason))]
+    InvalidFile {
+        /// File.
+        path: PathBuf,
+        /// Expected format.
+        format: &'static str,
+        /// Cause.
+        reason: String,
+    },
+    /// A weight file declares more data than it has.
+    #[error(
+        "{}: {}, but the file has {file_len} bytes\n  help: get the file again; if it holds \
+         expanded views or is compressed, save it with tensor.clone() for each tensor, or as \
+         .safetensors",
+        path.display(),
+        Printable(declared)
+    )]
+    TooLarge {
+        /// File.
+        path: PathBuf,
+        /// Declaration that is too large.
+        declared: String,
+        /// Size of the file in bytes.
+        file_len: u128,
+    },
+    /// The checksum of a weight file does not match.
+    #[error(
+        "{}: checksum mismatch: expected {expected}, got {got}\n  help: the file is corrupted; \
+         get it again",
+        path.display()
+    )]
+    Checksum {
+        /// File.
+        path: PathBuf,
+        /// Checksum stored in the file.
+        expected: String,
+        /// Checksum of the tensors.
+        got: String,
+    },
+    /// A parameter of the model is missing in the weights.
+    #[error(
+        "key {} is missing{}",
+        Printable(key),
+        nearest.as_ref().map_or(String::new(), |near| format!(" (closest unused key: {})", Printable(near)))
+    )]
+    Missing {
+        /// Key of the tensor.
+        key: String,
+        /// Unused key with the most similar name.
+        nearest: Option<String>,
+    },
+    /// Two tensors are renamed to the same key.
+    #[error(
+        "keys {} and {} are both renamed to {}",
+        Printable(first),
+        Printable(second),
+        Printable(key)
+    )]
+    DuplicateKey {
+        /// New key.
+        key: String,
+        /// First key in the file.
+        first: String,
+        /// Second key in the file.
+        second: String,
+    },
+    /// A tensor has the wrong shape or dtype.
+    #[error(
+        "tensor {}: expected {expected}, got {got}\n  help: {help}",
+        Printable(key)
+    )]
+    Tensor {
+        /// Key of the tensor, also in the file.
+        key: String,
+        /// Expected shape or dtype.
+        expected: String,
+        /// Actual shape or dtype.
+        got: String,
+        /// What can be done.
+        help: &'static str,
+    },
+    /// The model has no parameters with these keys.
+    #[error("unexpected keys: {}{}", Printable(&keys.join(", ")), match more { 0 => String::new(), more => format!(" and {more} more") })]
+    Unexpected {
+        /// First of them.
+        keys: Vec<String>,
+        /// Number of others.
+        more: usize,
     },
 }
 
@@ -98,30 +199,36 @@ impl ModelError {
         if is_valid {
             return Ok(());
         }
-        Err(Self::Range {
-            field: field.to_owned(),
+        Err(Self::Range(InvalidValue {
+            key: field.to_owned(),
             allowed: allowed.into(),
             got: got.to_string(),
-        })
+        }))
     }
 
-    /// Checks that source and target embedding can be shared if `tying` asks for it.
-    pub(crate) fn check_tying(tying: Tying, [source, target]: [usize; 2]) -> Result<(), Self> {
+    /// Checks that source and target embedding can be shared if `tie_embeddings` asks for it.
+    pub(crate) fn check_tying(
+        tie_embeddings: Tying,
+        [source, target]: [usize; 2],
+    ) -> Result<(), Self> {
         let allowed = format!(
             "none or decoder where source_vocabulary = {source} and target_vocabulary = {target} \
              differ"
         );
-        let is_valid = tying != Tying::All || source == target;
-        Self::require(is_valid, "tying", allowed, tying.name())
+        let is_valid = tie_embeddings != Tying::All || source == target;
+        Self::require(is_valid, "tie_embeddings", allowed, tie_embeddings.name())
+    }
+
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::File {
+            path: path.into(),
+            source,
+        }
     }
 }
 
 impl From<InvalidValue> for ModelError {
     fn from(error: InvalidValue) -> Self {
-        Self::Range {
-            field: error.key,
-            allowed: error.allowed,
-            got: error.got,
-        }
+        Self::Range(error)
     }
 }

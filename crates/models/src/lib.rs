@@ -24,7 +24,7 @@ pub mod transformer;
 pub mod weights;
 
 pub use classifier::{Classifier, ClassifierAttention, ClassifierConfig};
-pub use context_attention::{ContextAttention, ContextAttentionConfig, PoolingOutput};
+pub use context_attention::{ContextAttention, PoolingOutput};
 pub use encoder::{TransformerEncoder, TransformerEncoderConfig};
 pub use error::ModelError;
 pub use generate::{GenerateConfig, GeneratedSequence, Generative, Stop, Strategy, generate};
@@ -38,7 +38,7 @@ pub use transformer::{
     EncoderOutput, Transformer, TransformerAttention, TransformerConfig, TransformerState,
 };
 pub use zoo_spec::{
-    Activation, Alignment, Cell, ClassifierSpec, Feeding, GptSpec, HanSpec, Norm, Pooling,
+    Activation, Alignment, Cell, ClassifierSpec, GptSpec, HanSpec, InputFeeding, Norm, Pooling,
     PositionEncoding, Seq2SeqSpec, TransformerSpec, Tying,
 };
 

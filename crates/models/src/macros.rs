@@ -34,13 +34,13 @@ macro_rules! setters {
     };
 }
 
-/// Implements what derives from `try_init` of a config and `summary` of its model.
-macro_rules! model {
+/// Implements `try_init` and `init` of a config with `check` and `build`.
+macro_rules! initializers {
     ($model:ident, $config:ident, $name:literal) => {
         impl burn::config::Config for $config {}
 
         impl $config {
-            /// Initializes the model.
+            /// Initializes the module.
             ///
             /// # Panics
             ///
@@ -49,7 +49,27 @@ macro_rules! model {
                 self.try_init(device)
                     .unwrap_or_else(|error| panic!(concat!($name, ": {}"), error))
             }
+
+            /// Initializes the module, for configs that come from a file.
+            ///
+            /// # Errors
+            ///
+            /// As [`check`](Self::check).
+            pub fn try_init(
+                &self,
+                device: &burn::tensor::Device,
+            ) -> Result<$model, $crate::ModelError> {
+                self.check()?;
+                Ok(self.build(device))
+            }
         }
+    };
+}
+
+/// Implements what derives from `check` and `build` of a config and `summary` of its model.
+macro_rules! model {
+    ($model:ident, $config:ident, $name:literal) => {
+        initializers!($model, $config, $name);
 
         impl $model {
             /// Config of the model.

@@ -80,6 +80,14 @@ impl fmt::Display for Summary {
     }
 }
 
+/// Sizes of a matrix, or the name of the embedding that is used instead.
+pub(crate) fn matrix_or_tied<M>(matrix: Option<&M>, sizes: [usize; 2], embedding: &str) -> String {
+    match matrix {
+        Some(_) => format!("{} x {}", sizes[0], sizes[1]),
+        None => format!("tied to {embedding}"),
+    }
+}
+
 /// A number with thousands separators.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();

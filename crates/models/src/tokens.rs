@@ -138,10 +138,7 @@ impl Tokens {
 
 /// Whether each position of the rows, padded to `seq`, is a token.
 pub(crate) fn is_token(lengths: &[usize], seq: usize) -> impl Iterator<Item = bool> {
-    let row = move |length: &usize| {
-        let length = *length;
-        (0..seq).map(move |position| position < length)
-    };
+    let row = move |&length: &usize| (0..seq).map(move |position| position < length);
     lengths.iter().flat_map(row)
 }
 

@@ -43,18 +43,13 @@ fn peak_memory() -> Option<u64> {
 struct View<'a>(&'a str, u32, &'a [u64], &'a [u64]);
 
 /// Writes a file as `torch.save` does, with all tensors as views of storage 0.
-fn write_pytorch(
-    path: &Path,
-    views: &[View<'_>],
-    storage: &[u8],
-    pickle_method: CompressionMethod,
-) {
+fn write_pytorch(path: &Path, views: &[View<'_>], storage: &[u8]) {
     let mut pickle = b"\x80\x02}".to_vec();
     for view in views {
         pickle.extend(pickle_view(view));
     }
     pickle.push(b'.');
-    write_archive(path, &pickle, storage, pickle_method);
+    write_archive(path, &pickle, storage, CompressionMethod::Stored);
 }
 
 fn write_archive(path: &Path, pickle: &[u8], storage: &[u8], pickle_method: CompressionMethod) {
@@ -75,12 +70,8 @@ fn write_archive(path: &Path, pickle: &[u8], storage: &[u8], pickle_method: Comp
 /// `dict[name] = torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict())`.
 fn pickle_view(View(name, elements, shape, strides): &View<'_>) -> Vec<u8> {
     let text = |text: &str| {
-        [
-            b"X",
-            &(text.len() as u32).to_le_bytes()[..],
-            text.as_bytes(),
-        ]
-        .concat()
+        let length = (text.len() as u32).to_le_bytes();
+        [b"X", &length[..], text.as_bytes()].concat()
     };
     let integer = |value: u64| [b"\x8a\x08", &value.to_le_bytes()[..]].concat();
     let tuple = |values: &[u64]| {
@@ -118,7 +109,6 @@ fn write_safetensors(path: &Path, shape: &str, offsets: &str) {
 
 #[test]
 fn files_that_declare_too_much_are_rejected_quickly() {
-    const STORED: CompressionMethod = CompressionMethod::Stored;
     type Make = fn(&Path);
     let cases: [(&str, Make, &str); 8] = [
         (
@@ -126,9 +116,9 @@ fn files_that_declare_too_much_are_rejected_quickly() {
             // Four bytes expanded to 1 GiB.
             |path| {
                 let views = [View("w", 1, &[1 << 14, 1 << 14], &[0, 0])];
-                write_pytorch(path, &views, &[0; 4], STORED);
+                write_pytorch(path, &views, &[0; 4]);
             },
-            "key w declares [16384, 16384], but the file has",
+            "tensor w declares shape [16384, 16384], but the file has",
         ),
         (
             "shared storage.pt",
@@ -137,25 +127,25 @@ fn files_that_declare_too_much_are_rejected_quickly() {
                 let names: Vec<String> = (0..256).map(|i| format!("w{i}")).collect();
                 let view = |name| View(name, 1 << 20, &[1 << 20], &[1]);
                 let views: Vec<_> = names.iter().map(|name| view(name)).collect();
-                write_pytorch(path, &views, &vec![0; 4 << 20], STORED);
+                write_pytorch(path, &views, &vec![0; 4 << 20]);
             },
-            "the keys up to",
+            "the tensors up to",
         ),
         (
             "overlapping windows.pt",
             |path| {
                 let views = [View("w", 20_000, &[10_000, 10_000], &[1, 1])];
-                write_pytorch(path, &views, &[0; 80_000], STORED);
+                write_pytorch(path, &views, &[0; 80_000]);
             },
-            "key w declares [10000, 10000]",
+            "tensor w declares shape [10000, 10000]",
         ),
         (
             "no rows.pt",
             |path| {
                 let views = [View("w", 1, &[0, 1 << 62], &[1, 1])];
-                write_pytorch(path, &views, &[0; 4], STORED);
+                write_pytorch(path, &views, &[0; 4]);
             },
-            "key w declares [0, 4611686018427387904]",
+            "tensor w declares shape [0, 4611686018427387904]",
         ),
         (
             "compressed pickle.pt",
@@ -169,12 +159,12 @@ fn files_that_declare_too_much_are_rejected_quickly() {
         (
             "no rows.safetensors",
             |path| empty_weights([0, 1 << 62]).write(path).expect("a new file"),
-            "key a.weight declares [0, 4611686018427387904]",
+            "tensor a.weight declares shape [0, 4611686018427387904]",
         ),
         (
             "no rows.bpk",
             |path| empty_weights([0, 1 << 62]).write(path).expect("a new file"),
-            "key a.weight declares [0, 4611686018427387904]",
+            "tensor a.weight declares shape [0, 4611686018427387904]",
         ),
         (
             "overflow.safetensors",
@@ -215,7 +205,7 @@ fn views_that_fit_their_file_are_read() {
     let storage: Vec<u8> = (0_u8..6)
         .flat_map(|it| f32::from(it).to_le_bytes())
         .collect();
-    write_pytorch(&file.0, &views, &storage, CompressionMethod::Stored);
+    write_pytorch(&file.0, &views, &storage);
     let weights = Weights::read(&file.0).expect("a valid file");
     let read = |key: &str| -> Vec<f32> {
         let data = weights.get(key).expect(key);

@@ -196,6 +196,7 @@ impl Problem {
 mod tests {
     use super::*;
     use crate::dropout::is_dropped;
+    use crate::scores::Row;
     use std::collections::HashSet;
 
     #[test]
@@ -238,10 +239,10 @@ mod tests {
         ] {
             let problem = find(name).expect("in the catalogue");
             let masked = fully_masked_rows(&problem);
+            let rows = problem.queries();
             assert!(
-                0 < masked && 2 * masked < problem.queries(),
-                "{name}: {masked} of {} rows",
-                problem.queries()
+                0 < masked && 2 * masked < rows,
+                "{name}: {masked} of {rows} rows"
             );
         }
     }
@@ -254,13 +255,11 @@ mod tests {
                 continue;
             };
             with_dropout += 1;
-            let mask = problem.dense_mask();
             let mut counts = [0; 2];
-            for (i, _) in mask.iter().enumerate().filter(|(_, masked)| !**masked) {
-                let (row, key) = (i / problem.seq_k, i % problem.seq_k);
-                let (head, query) = (row / problem.seq_q, row % problem.seq_q);
-                let index = [head / problem.heads, head % problem.heads, query, key];
-                counts[usize::from(is_dropped(prob, seed, index))] += 1;
+            for row in (0..problem.queries()).map(|row| Row::new(&problem, row)) {
+                for &key in &row.visible {
+                    counts[usize::from(is_dropped(prob, seed, row.index(key)))] += 1;
+                }
             }
             let [retained, dropped] = counts;
             assert!(retained > 0 && dropped > 0, "{}", problem.name);

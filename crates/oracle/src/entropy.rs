@@ -51,13 +51,12 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, output_grad: &[f64]) -> Entro
         let terms = weights.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln());
         let entropy = -terms.sum::<f64>();
         result.entropy.push(entropy);
-        let Row {
-            visible, first_key, ..
-        } = Row::new(problem, row);
-        result.has_keys.push(!visible.is_empty());
+        let position = Row::new(problem, row);
+        result.has_keys.push(!position.visible.is_empty());
         let query = vector(&inputs.query, row, d_head);
         for (j, &p) in weights.iter().enumerate().filter(|(_, p)| **p > 0.0) {
-            let key = vector(&inputs.key, first_key + j, d_head);
+            let key_row = position.first_key + j;
+            let key = vector(&inputs.key, key_row, d_head);
             let softcap_grad = match problem.softcap {
                 Some(cap) => 1.0 - (problem.scale() * dot(&query, &key) / cap).tanh().powi(2),
                 None => 1.0,
@@ -65,7 +64,7 @@ pub fn entropy(problem: &Problem, inputs: &Inputs, output_grad: &[f64]) -> Entro
             let d_score = -d_entropy * p * (p.ln() + entropy);
             let d_product = problem.scale() * softcap_grad * d_score;
             add_row(&mut result.d_query, row, d_product, &key);
-            add_row(&mut result.d_key, first_key + j, d_product, &query);
+            add_row(&mut result.d_key, key_row, d_product, &query);
         }
     }
     result

@@ -31,7 +31,6 @@ pub(crate) fn input_gradients(inputs: &Inputs, loss: impl Fn(&Inputs) -> f64) ->
     })
 }
 
-/// Numerical gradient of a function.
 fn gradient(values: &[f32], function: impl Fn(&[f32]) -> f64) -> Vec<f64> {
     // The cube root of f64's precision balances truncation against cancellation. Inputs are f32, so
     // the step must also be far above their rounding, and the actual step is computed after it.
@@ -78,6 +77,14 @@ fn input_gradients_match() {
     for problem in &tiny {
         assert_input_gradients(problem);
     }
+    let features = LinearFeatures::Relu;
+    let relu = Linear {
+        feature_map: features,
+    };
+    let performer = Performer {
+        n_features: 7,
+        ..Performer::default()
+    };
     let mut checked = 0;
     for mechanism in [
         Mechanism::Multiplicative.into(),
@@ -85,15 +92,8 @@ fn input_gradients_match() {
         Lsh::new(2, 2, 0).into(),
         LocalP { window: 2 }.into(),
         Mechanism::Linear.into(),
-        Linear {
-            features: LinearFeatures::Relu,
-        }
-        .into(),
-        Performer {
-            features: 7,
-            ..Performer::default()
-        }
-        .into(),
+        relu.into(),
+        performer.into(),
         MechanismConfig::from(Mechanism::Retention),
     ] {
         // Exponentials of squares: with large inputs, no step is small enough.

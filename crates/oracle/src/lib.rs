@@ -35,11 +35,11 @@ pub use lsh::Hashing;
 pub use mask::Mask;
 pub use mechanisms::{Parameter, expected_kv_heads};
 pub use problem::{Inputs, Problem};
-pub use recurrent::{RecurrentCell, RecurrentInputs, RecurrentOutput, RecurrentProblem};
+pub use recurrent::{RecurrentInputs, RecurrentOutput, RecurrentProblem};
 pub use requirements::{Requirement, SMALL_HEADS, SMALL_SEQUENCE, padding_effect};
 pub use solution::{Solution, Terms, solve, solve_for};
 pub use tolerance::{Mismatch, Precision, Tolerance};
-pub use zoo_spec::Difference;
+pub use zoo_spec::{Cell as RecurrentCell, Difference};
 
 /// `count` samples of a normal distribution with this standard deviation. The name is the seed.
 pub fn normals(name: &str, count: usize, std: f64) -> Vec<f32> {

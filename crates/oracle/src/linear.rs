@@ -56,27 +56,19 @@ pub(crate) fn solve_linear(
         .collect();
 
     for (query_row, &row) in queries.iter().enumerate() {
-        let Row {
-            head,
-            i,
-            first_key,
-            visible,
-            ..
-        } = Row::new(problem, row);
-        let kv_head = head / (problem.heads / problem.kv_heads);
+        let position = Row::new(problem, row);
+        let first_key = position.first_key;
+        let kv_head = position.head / (problem.heads / problem.kv_heads);
         let query = scaled(&inputs.query, row, query_scale);
         solution.largest_score = solution.largest_score.max(max_exponent(&query));
         let query_features = forward(&query);
         let output_grad = vector(&inputs.output_grad, row, d_value);
         // Key, decay at its distance, weight before normalisation.
-        let weights: Vec<(usize, f64, f64)> = visible
-            .into_iter()
+        let weights: Vec<(usize, f64, f64)> = (position.visible.into_iter())
             .map(|j| {
                 // Both counted from the end, where query and key are aligned.
-                let distance = (problem.seq_q - i).abs_diff(seq_k - j) as i32;
-                let decay = decays
-                    .get(kv_head)
-                    .map_or(1.0, |decay| decay.powi(distance));
+                let distance = (problem.seq_q - position.i).abs_diff(seq_k - j) as i32;
+                let decay = decays.get(kv_head).map_or(1.0, |d| d.powi(distance));
                 let weight = decay * dot(&query_features, &keys[first_key + j].features);
                 (j, decay, weight)
             })

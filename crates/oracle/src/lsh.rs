@@ -18,9 +18,9 @@ use crate::solution::{Solution, dot, vector};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hashing {
     /// Positions in a chunk.
-    pub bucket: usize,
+    pub bucket_size: usize,
     /// Number of hash rounds.
-    pub rounds: usize,
+    pub n_hashes: usize,
     /// `[rounds, hashes, each, d_head]`: the directions. If a hash is a pair, the directions of its
     /// first part precede those of the second.
     pub directions: Vec<f32>,
@@ -65,7 +65,7 @@ pub(crate) fn solve_lsh(
     }
     let chunks: Vec<Vec<Vec<usize>>> = (0..rows / seq)
         .map(|head| {
-            let rounds = 0..hashing.rounds;
+            let rounds = 0..hashing.n_hashes;
             rounds
                 .map(|round| hashing.chunks(head, round, seq))
                 .collect()
@@ -75,7 +75,7 @@ pub(crate) fn solve_lsh(
     let mut solution = solve_scores(problem, inputs, queries, Some(&keys), &|row, visible| {
         let own = row % seq;
         let own_visible = visible.contains(&own);
-        let count = seq.div_ceil(hashing.bucket);
+        let count = seq.div_ceil(hashing.bucket_size);
         let is_near = |chunk_of: &Vec<usize>, j: usize| {
             let before = (chunk_of[own] + count - 1) % count;
             chunk_of[j] == chunk_of[own] || chunk_of[j] == before
@@ -110,13 +110,13 @@ impl Hashing {
     const ROUNDING: f64 = 1e-5;
 
     fn hash(&self, row: usize, round: usize) -> usize {
-        self.hashes[row * self.rounds + round] as usize
+        self.hashes[row * self.n_hashes + round] as usize
     }
 
     /// Checks that a query has the hash of its nearest direction in every round.
     fn check(&self, row: usize, query: &[f64], seq: usize) {
-        let [hashes, each] = directions(seq, self.bucket);
-        for round in 0..self.rounds {
+        let [hashes, each] = directions(seq, self.bucket_size);
+        for round in 0..self.n_hashes {
             let mut hash = self.hash(row, round);
             for part in (0..hashes).rev() {
                 let first = (round * hashes + part) * each;
@@ -152,7 +152,7 @@ impl Hashing {
         positions.sort_by_key(|position| self.hash(head * seq + position, round));
         let mut chunk_of = vec![0; seq];
         for (slot, position) in positions.into_iter().enumerate() {
-            chunk_of[position] = slot / self.bucket;
+            chunk_of[position] = slot / self.bucket_size;
         }
         chunk_of
     }
@@ -168,8 +168,8 @@ mod tests {
         Problem::new("line", [1, 1, 6, 6, 1])
             .with_mask(Mask::Causal)
             .with_formula(Formula::Lsh(Hashing {
-                bucket: 2,
-                rounds: 1,
+                bucket_size: 2,
+                n_hashes: 1,
                 directions,
                 hashes: hashes.to_vec(),
             }))

@@ -68,6 +68,10 @@ impl Mask {
     /// Whether each key is masked for the query `[example, head, i]`.
     pub fn mask_row(&self, problem: &Problem, [example, head, i]: [usize; 3]) -> Vec<bool> {
         let keys = 0..problem.seq_k;
+        let rows = |parts: &[Mask]| -> Vec<Vec<bool>> {
+            let row = |part: &Mask| part.mask_row(problem, [example, head, i]);
+            parts.iter().map(row).collect()
+        };
         match self {
             Mask::Random {
                 masked,
@@ -79,8 +83,14 @@ impl Mask {
                 keys.map(|_| rng.uniform() < *masked || is_fully_masked)
                     .collect()
             }
-            Mask::All(parts) => combine(parts, problem, [example, head, i], |a, b| a || b),
-            Mask::Any(parts) => combine(parts, problem, [example, head, i], |a, b| a && b),
+            Mask::All(parts) => {
+                let rows = rows(parts);
+                keys.map(|j| rows.iter().any(|row| row[j])).collect()
+            }
+            Mask::Any(parts) => {
+                let rows = rows(parts);
+                keys.map(|j| rows.iter().all(|row| row[j])).collect()
+            }
             _ => keys
                 .map(|j| self.is_masked(problem, example, i, j))
                 .collect(),
@@ -91,7 +101,8 @@ impl Mask {
     fn is_masked(&self, problem: &Problem, example: usize, i: usize, j: usize) -> bool {
         // Both counted from the end, where query and key are aligned.
         let (query, key) = (problem.seq_q - i, problem.seq_k - j);
-        let own = aligned_key(problem, i);
+        // The key that the query is aligned with, if there is one.
+        let own = (i + problem.seq_k).checked_sub(problem.seq_q);
         match self {
             Mask::Full => false,
             Mask::Causal => query > key,
@@ -141,24 +152,6 @@ impl Mask {
             _ => false,
         }
     }
-}
-
-/// The key that a query is aligned with, if there is one.
-fn aligned_key(problem: &Problem, i: usize) -> Option<usize> {
-    (i + problem.seq_k).checked_sub(problem.seq_q)
-}
-
-fn combine(
-    parts: &[Mask],
-    problem: &Problem,
-    query: [usize; 3],
-    join: impl Fn(bool, bool) -> bool,
-) -> Vec<bool> {
-    parts
-        .iter()
-        .map(|part| part.mask_row(problem, query))
-        .reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| join(a, b)).collect())
-        .expect("a combination of at least one mask")
 }
 
 #[cfg(test)]

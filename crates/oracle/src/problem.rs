@@ -154,11 +154,6 @@ impl Problem {
             .collect()
     }
 
-    /// Flat index of `[example, head, query, key]`.
-    pub(crate) fn flat_index(&self, [example, head, query, key]: [usize; 4]) -> usize {
-        ((example * self.heads + head) * self.seq_q + query) * self.seq_k + key
-    }
-
     /// `[batch, heads, seq_q, seq_k]`: whether the pair is masked.
     pub fn dense_mask(&self) -> Vec<bool> {
         (0..self.queries())
@@ -312,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn sample_covers_every_head_and_both_ends() {
+    fn sample_covers_every_head_and_both_ends_without_duplicates() {
         let problem = Problem::new("sampled", [2, 3, 1000, 10, 4]);
         let queries = problem.sample_queries(60);
         assert!((60..=72).contains(&queries.len()), "{}", queries.len());
@@ -320,11 +315,7 @@ mod tests {
         for head in 0..6 {
             assert!(queries.contains(&(head * 1000)) && queries.contains(&(head * 1000 + 999)));
         }
-    }
-
-    #[test]
-    fn sample_of_a_small_problem_has_no_duplicates() {
-        let problem = Problem::new("small", [1, 1, 2, 3, 4]);
-        assert_eq!(problem.sample_queries(50), [0, 1]);
+        let small = Problem::new("small", [1, 1, 2, 3, 4]);
+        assert_eq!(small.sample_queries(50), [0, 1]);
     }
 }

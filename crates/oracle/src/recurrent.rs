@@ -1,16 +1,9 @@
 //! Reference implementation of recurrent layers: plain `f64` loops, with gradients by central
 //! differences, which do not depend on an analytic derivation.
 
-use zoo_spec::SplitMix64;
+use zoo_spec::{Cell, SplitMix64};
 
-/// Kind of recurrent cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecurrentCell {
-    /// Gates `r`, `z`, `n`.
-    Gru,
-    /// Gates `i`, `f`, `g`, `o`.
-    Lstm,
-}
+use crate::solution::dot;
 
 /// A recurrent layer and a batch of sequences.
 #[derive(Debug, Clone)]
@@ -18,7 +11,7 @@ pub struct RecurrentProblem {
     /// Name in tests, and seed of the inputs.
     pub name: &'static str,
     /// Kind of cell.
-    pub cell: RecurrentCell,
+    pub cell: Cell,
     /// For each direction of the layer, whether it reads the sequence in reverse.
     pub reverse: &'static [bool],
     /// Sequence length including padding.
@@ -67,17 +60,27 @@ impl RecurrentProblem {
     /// Number of gates.
     pub fn gates(&self) -> usize {
         match self.cell {
-            RecurrentCell::Gru => 3,
-            RecurrentCell::Lstm => 4,
+            Cell::Gru => 3,
+            Cell::Lstm => 4,
+        }
+    }
+
+    fn hidden_len(&self) -> usize {
+        self.lengths.len() * self.reverse.len() * self.d_hidden
+    }
+
+    fn cell_len(&self) -> usize {
+        match self.cell {
+            Cell::Gru => 0,
+            Cell::Lstm => self.hidden_len(),
         }
     }
 
     /// Random inputs and parameters, which are representable in `f32`.
     pub fn sample_inputs(&self) -> RecurrentInputs {
         let mut normals = normals(self.name);
-        let (batch, directions) = (self.lengths.len(), self.reverse.len());
-        let gates = directions * self.gates() * self.d_hidden;
-        let states = batch * directions * self.d_hidden;
+        let batch = self.lengths.len();
+        let gates = self.reverse.len() * self.gates() * self.d_hidden;
         let state_std = if self.has_state { 1.0 } else { 0.0 };
         let hidden_std = (self.d_hidden as f64).sqrt().recip();
         RecurrentInputs {
@@ -86,25 +89,18 @@ impl RecurrentProblem {
             weight_hh: normals(gates * self.d_hidden, hidden_std),
             bias_ih: normals(gates, 0.3),
             bias_hh: normals(gates, 0.3),
-            hidden: normals(states, state_std),
-            cell: match self.cell {
-                RecurrentCell::Gru => vec![],
-                RecurrentCell::Lstm => normals(states, state_std),
-            },
+            hidden: normals(self.hidden_len(), state_std),
+            cell: normals(self.cell_len(), state_std),
         }
     }
 
     /// Random gradients of the outputs.
     pub fn sample_output_grad(&self) -> RecurrentOutput {
         let mut normals = normals(&format!("upstream of {}", self.name));
-        let states = self.lengths.len() * self.reverse.len() * self.d_hidden;
         RecurrentOutput {
-            outputs: normals(self.seq * states, 1.0),
-            hidden: normals(states, 1.0),
-            cell: match self.cell {
-                RecurrentCell::Gru => vec![],
-                RecurrentCell::Lstm => normals(states, 1.0),
-            },
+            outputs: normals(self.seq * self.hidden_len(), 1.0),
+            hidden: normals(self.hidden_len(), 1.0),
+            cell: normals(self.cell_len(), 1.0),
         }
     }
 
@@ -126,25 +122,23 @@ impl RecurrentProblem {
                     // W x + b and U h + c for one output of the gates.
                     let sums = |gate_output: usize| {
                         let i = direction * self.gates() * d + gate_output;
-                        let dot = |matrix: &[f64], vector: &[f64], width: usize| -> f64 {
-                            let row = &matrix[i * width..][..width];
-                            row.iter().zip(vector).map(|(a, b)| a * b).sum()
-                        };
+                        let weight_ih = &inputs.weight_ih[i * self.d_input..][..self.d_input];
+                        let weight_hh = &inputs.weight_hh[i * d..][..d];
                         (
-                            dot(&inputs.weight_ih, input, self.d_input) + inputs.bias_ih[i],
-                            dot(&inputs.weight_hh, &previous, d) + inputs.bias_hh[i],
+                            dot(weight_ih, input) + inputs.bias_ih[i],
+                            dot(weight_hh, &previous) + inputs.bias_hh[i],
                         )
                     };
                     for (x, h) in previous.iter().enumerate() {
                         let gate = |gate: usize| sums(gate * d + x);
                         let sum = |i: usize| gate(i).0 + gate(i).1;
                         let next = match self.cell {
-                            RecurrentCell::Gru => {
+                            Cell::Gru => {
                                 let (r, z) = (sigmoid(sum(0)), sigmoid(sum(1)));
                                 let n = (gate(2).0 + r * gate(2).1).tanh();
                                 (1.0 - z) * n + z * h
                             }
-                            RecurrentCell::Lstm => {
+                            Cell::Lstm => {
                                 let (i, f) = (sigmoid(sum(0)), sigmoid(sum(1)));
                                 let (g, o) = (sum(2).tanh(), sigmoid(sum(3)));
                                 let cell = &mut output.cell[state + x];
@@ -209,10 +203,9 @@ fn sigmoid(x: f64) -> f64 {
 }
 
 fn loss(output: &RecurrentOutput, output_grad: &RecurrentOutput) -> f64 {
-    let sum = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    sum(&output.outputs, &output_grad.outputs)
-        + sum(&output.hidden, &output_grad.hidden)
-        + sum(&output.cell, &output_grad.cell)
+    dot(&output.outputs, &output_grad.outputs)
+        + dot(&output.hidden, &output_grad.hidden)
+        + dot(&output.cell, &output_grad.cell)
 }
 
 #[cfg(test)]
@@ -224,7 +217,7 @@ mod tests {
     fn single_step_by_hand() {
         let mut problem = RecurrentProblem {
             name: "by hand",
-            cell: RecurrentCell::Gru,
+            cell: Cell::Gru,
             reverse: &[false],
             seq: 1,
             lengths: &[1],
@@ -247,7 +240,7 @@ mod tests {
         assert!((output.outputs[0] - expected).abs() < 1e-15);
         assert_eq!(output.hidden, output.outputs);
 
-        problem.cell = RecurrentCell::Lstm;
+        problem.cell = Cell::Lstm;
         inputs.weight_ih = vec![0.0; 4];
         inputs.weight_hh = vec![0.0; 4];
         inputs.bias_ih = vec![0.0, 0.0, 1.0, 0.0];

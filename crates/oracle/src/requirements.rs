@@ -79,16 +79,10 @@ impl Requirement {
                 ..problem
             },
             Self::Dropout => problem.with_dropout((0.4, 17)),
-            Self::DenseMask => Problem {
-                mask: Mask::All(vec![
-                    problem.mask.clone(),
-                    Mask::Random {
-                        masked: 0.3,
-                        fully_masked_every: 4,
-                    },
-                ]),
-                ..problem
-            },
+            Self::DenseMask => problem.and_mask(Mask::Random {
+                masked: 0.3,
+                fully_masked_every: 4,
+            }),
             Self::Bidirectional => problem.with_mask(Mask::Full),
             Self::DifferentLengths => Problem {
                 seq_q: problem.seq_q - 2,

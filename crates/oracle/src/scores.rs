@@ -185,10 +185,9 @@ pub(crate) fn solve_scores(
         _ => [&inputs.query, &inputs.key],
     };
     let terms = &mut solution.terms;
-    terms.d_query = terms
-        .d_query
-        .max(d_score_terms * scale.abs() * max_abs(key));
-    terms.d_key = d_score_terms * scale.abs() * max_abs(query);
+    let d_product_terms = d_score_terms * scale.abs();
+    terms.d_query = terms.d_query.max(d_product_terms * max_abs(key));
+    terms.d_key = d_product_terms * max_abs(query);
     terms.d_bias = (bias_squares.into_iter().map(f64::sqrt)).fold(d_score_terms, f64::max);
     solution
 }
@@ -196,7 +195,7 @@ pub(crate) fn solve_scores(
 /// The factor by which dropout multiplies the weight of `[example, head, i, j]`.
 fn dropout_factor(problem: &Problem, index: [usize; 4]) -> f64 {
     let is_dropped = |prob: f64, seed: u64| match &problem.dropout_mask {
-        Some(mask) => mask[problem.flat_index(index)],
+        Some(mask) => mask[flat_index(problem.scores_shape(), index)],
         None => is_dropped(prob, seed, index),
     };
     match problem.dropout {
@@ -215,7 +214,6 @@ pub(crate) struct Row {
     pub(crate) i: usize,
     /// Row of the first key of its example and head.
     pub(crate) first_key: usize,
-    /// Visible keys.
     pub(crate) visible: Vec<usize>,
 }
 
@@ -236,7 +234,7 @@ impl Row {
     }
 
     /// `[example, head, query, key]`
-    fn index(&self, j: usize) -> [usize; 4] {
+    pub(crate) fn index(&self, j: usize) -> [usize; 4] {
         [self.example, self.head, self.i, j]
     }
 }
@@ -284,10 +282,14 @@ impl Score {
 
 /// Flat index of the bias of `[example, head, i, j]`, if there is one.
 fn bias_index(problem: &Problem, index: [usize; 4]) -> Option<usize> {
-    let dims = problem.bias?;
-    Some(dims.iter().zip(index).fold(0, |offset, (&size, i)| {
+    problem.bias.map(|dims| flat_index(dims, index))
+}
+
+/// Flat index into a tensor whose dimensions of 1 are broadcast.
+fn flat_index(dims: [usize; 4], index: [usize; 4]) -> usize {
+    dims.into_iter().zip(index).fold(0, |offset, (size, i)| {
         offset * size + if size == 1 { 0 } else { i }
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -108,7 +108,6 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Solut
     }
 }
 
-/// A row of a tensor.
 pub(crate) fn vector(tensor: &[f32], row: usize, width: usize) -> Vec<f64> {
     tensor[row * width..][..width]
         .iter()
@@ -116,14 +115,12 @@ pub(crate) fn vector(tensor: &[f32], row: usize, width: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The matrix of a head.
 pub(crate) fn head_matrix(matrices: &[f32], head: usize, width: usize) -> Vec<Vec<f64>> {
     (0..width)
         .map(|x| vector(matrices, head * width + x, width))
         .collect()
 }
 
-/// Product of a vector and a matrix.
 pub(crate) fn vec_mat(x: &[f64], matrix: &[Vec<f64>]) -> Vec<f64> {
     let mut product = vec![0.0; x.len()];
     for (x, row) in x.iter().zip(matrix) {
@@ -183,18 +180,12 @@ mod tests {
     #[test]
     fn weights_of_a_row_sum_to_one_or_zero() {
         for problem in catalogue() {
-            let solution = solve(&problem, &problem.inputs());
-            let mask = problem.dense_mask();
+            let (name, solution) = (problem.name, solve(&problem, &problem.inputs()));
             for (row, weights) in solution.weights.chunks(problem.seq_k).enumerate() {
-                let row_mask = &mask[row * problem.seq_k..][..problem.seq_k];
-                let is_fully_masked = row_mask.iter().all(|&masked| masked);
+                let is_fully_masked = problem.mask_row(row).iter().all(|&masked| masked);
                 let sum: f64 = weights.iter().sum();
                 let expected = if is_fully_masked { 0.0 } else { 1.0 };
-                assert!(
-                    (sum - expected).abs() < 1e-12,
-                    "{} row {row}: {sum}",
-                    problem.name
-                );
+                assert!((sum - expected).abs() < 1e-12, "{name} row {row}: {sum}");
             }
         }
     }

@@ -79,10 +79,6 @@ impl Tolerance {
     }
 
     /// [`check`](Self::check) for two results that were both computed in `f32`.
-    ///
-    /// # Errors
-    ///
-    /// As in [`check`](Self::check).
     pub fn compare(&self, tensor: &str, got: &[f32], want: &[f32]) -> Result<f64, Mismatch> {
         let want: Vec<f64> = want.iter().copied().map(f64::from).collect();
         self.check(tensor, got, &want)
@@ -90,10 +86,6 @@ impl Tolerance {
 
     /// [`check`](Self::check) for a tensor whose terms may cancel: its scale is at least
     /// `min_scale`.
-    ///
-    /// # Errors
-    ///
-    /// As in [`check`](Self::check).
     pub fn check_with_min_scale(
         &self,
         min_scale: f64,

@@ -1,7 +1,7 @@
 //! Escaping of untrusted text for a terminal.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// A name from a file, such as a label, a column or a tensor, displayed on one line with control
 /// characters escaped as in Rust.
@@ -16,14 +16,7 @@ pub struct Printable<'a>(pub &'a str);
 
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            if is_control(character) {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                f.write_char(character)?;
-            }
-        }
-        Ok(())
+        f.write_str(&escape(self.0, is_control))
     }
 }
 
@@ -35,8 +28,13 @@ impl fmt::Display for Printable<'_> {
 /// assert_eq!(printable_text("a\u{9b}2J\n"), "a\\u{9b}2J\n");
 /// ```
 pub fn printable_text(text: &str) -> Cow<'_, str> {
-    let is_escaped = |character: char| !matches!(character, '\n' | '\t') && is_control(character);
-    if !text.contains(is_escaped) {
+    escape(text, |character| {
+        !matches!(character, '\n' | '\t') && is_control(character)
+    })
+}
+
+fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len());
@@ -69,29 +67,18 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        for (character, escaped) in [
-            ('\0', "\\u{0}"),
-            ('\u{7}', "\\u{7}"),
-            ('\u{8}', "\\u{8}"),
-            ('\n', "\\n"),
-            ('\r', "\\r"),
-            ('\t', "\\t"),
-            ('\u{1b}', "\\u{1b}"),
-            ('\u{7f}', "\\u{7f}"),
-            ('\u{85}', "\\u{85}"),
-            ('\u{9b}', "\\u{9b}"),
-            ('\u{202e}', "\\u{202e}"),
-            ('\u{2066}', "\\u{2066}"),
-            ('\u{2028}', "\\u{2028}"),
-            ('\u{200b}', "\\u{200b}"),
-            ('\u{e0041}', "\\u{e0041}"),
+        for (text, escaped) in [
+            ("\0\u{7}\u{8}", r"\u{0}\u{7}\u{8}"),
+            ("\r\u{1b}\u{7f}", r"\r\u{1b}\u{7f}"),
+            ("\u{85}\u{9b}", r"\u{85}\u{9b}"),
+            ("\u{202e}\u{2066}", r"\u{202e}\u{2066}"),
+            ("\u{2028}\u{200b}", r"\u{2028}\u{200b}"),
+            ("\u{e0041}", r"\u{e0041}"),
         ] {
-            let text = format!("a{character}b");
-            assert_eq!(Printable(&text).to_string(), format!("a{escaped}b"));
-            if !matches!(character, '\n' | '\t') {
-                assert_eq!(printable_text(&text), format!("a{escaped}b"));
-            }
+            assert_eq!(Printable(text).to_string(), escaped);
+            assert_eq!(printable_text(text), escaped);
         }
+        assert_eq!(Printable("a\n\tb").to_string(), r"a\n\tb");
     }
 
     #[test]

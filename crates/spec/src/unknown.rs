@@ -1,6 +1,7 @@
 //! The error for an unknown name, with the closest known one.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use crate::Printable;
 
@@ -56,12 +57,9 @@ impl fmt::Display for UnknownName {
         if let Some(nearest) = self.nearest() {
             write!(f, ": did you mean {}?", Printable(nearest))?;
         }
-        let listed = &self.known[..self.known.len().min(MAX_LISTED)];
-        f.write_str("\n  known: ")?;
-        for (i, name) in listed.iter().enumerate() {
-            let separator = if i == 0 { "" } else { ", " };
-            write!(f, "{separator}{}", Printable(name))?;
-        }
+        let listed = self.known.iter().take(MAX_LISTED);
+        let listed: Vec<_> = listed.map(|name| Printable(name).to_string()).collect();
+        write!(f, "\n  known: {}", listed.join(", "))?;
         match self.known.len() - listed.len() {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
@@ -70,6 +68,29 @@ impl fmt::Display for UnknownName {
 }
 
 impl std::error::Error for UnknownName {}
+
+/// The existing path closest to a missing one, if one is close enough: the first component that
+/// does not exist is replaced by a similar name in the same folder. `is_valid` selects among them.
+pub fn closest_path(path: &Path, is_valid: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let is_missing = |it: &&Path| !it.as_os_str().is_empty() && it.symlink_metadata().is_err();
+    let missing = path.ancestors().take_while(is_missing).last()?;
+    let folder = match missing.parent()? {
+        folder if folder.as_os_str().is_empty() => Path::new("."),
+        folder => folder,
+    };
+    let replaced = |name: &str| {
+        let mut replaced = missing.with_file_name(name);
+        replaced.extend(path.strip_prefix(missing).ok()?);
+        is_valid(&replaced).then_some(replaced)
+    };
+    let names = std::fs::read_dir(folder).ok()?.flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| replaced(name).is_some()).collect();
+    // The order of a folder is arbitrary.
+    names.sort();
+    let got = missing.file_name()?.to_string_lossy();
+    replaced(UnknownName::new("file", got, names).nearest()?)
+}
 
 #[cfg(test)]
 mod tests {
@@ -81,18 +102,39 @@ mod tests {
 
     #[test]
     fn transpositions_and_case_are_tolerated() {
-        assert_eq!(unknown("wpgu").nearest(), Some("wgpu"));
-        assert_eq!(unknown("WGPU").nearest(), Some("wgpu"));
-        assert_eq!(unknown("tch-cdua").nearest(), Some("tch-cuda"));
-    }
-
-    #[test]
-    fn no_suggestion_without_a_close_name() {
-        assert_eq!(unknown("tensorflow").nearest(), None);
+        for (got, nearest) in [
+            ("wpgu", Some("wgpu")),
+            ("WGPU", Some("wgpu")),
+            ("tch-cdua", Some("tch-cuda")),
+            ("tensorflow", None),
+        ] {
+            assert_eq!(unknown(got).nearest(), nearest);
+        }
         assert_eq!(
             unknown("tensorflow").to_string(),
             "unknown backend \"tensorflow\"\n  known: flex, wgpu, tch-cpu, tch-cuda"
         );
+    }
+
+    #[test]
+    fn closest_paths() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for (missing, expected) in [
+            ("spec/src/unknwon.rs", Some("spec/src/unknown.rs")),
+            ("spce/src/unknown.rs", Some("spec/src/unknown.rs")),
+            // Only the first missing component is replaced.
+            ("spce/src/unknwon.rs", None),
+            // `src` is a folder.
+            ("spec/scr", None),
+            ("spec/src/unknown.rs", None),
+            ("spec/src/nothing", None),
+        ] {
+            let closest = closest_path(&crates.join(missing), Path::is_file);
+            assert_eq!(closest, expected.map(|path| crates.join(path)), "{missing}");
+        }
+        // Relative to the working directory.
+        let closest = closest_path(Path::new("Crago.toml"), Path::is_file);
+        assert_eq!(closest, Some("Cargo.toml".into()));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! [`Transformer::attention_weights`](zoo_models::Transformer::attention_weights).
 
 use burn::tensor::Tensor;
+use zoo_config::Model;
 use zoo_data::Tokenizer;
 use zoo_viz::{AttentionPage, HeadMaps, Heatmap, Matrix, Part, VizError};
 
@@ -19,10 +20,13 @@ use crate::{Result, TrainError, TrainedRun};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AttentionKind {
     /// Encoder self-attention.
+    #[value(help = "Show the self-attention of the encoder")]
     Encoder,
     /// Decoder self-attention.
+    #[value(help = "Show the self-attention of the decoder")]
     Decoder,
     /// Cross-attention of the decoder to the encoder.
+    #[value(help = "Show the attention of the decoder to the encoder")]
     Cross,
 }
 
@@ -36,12 +40,8 @@ pub struct AttentionMaps {
 
 impl TrainedRun {
     /// Computes the attention weights for a text. For sequence-to-sequence models, `target` is the
-    /// decoder's text; if it is not given, the model's own output is used.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Refused`] if the text is empty or too long, or the model has no target or no
-    /// such kind of attention.
+    /// decoder's text; if it is not given, the model's own output is used. A text that is empty or
+    /// too long, a target for other models, and a kind that the model does not have are errors.
     pub fn attention_maps(
         &self,
         text: &str,
@@ -49,28 +49,26 @@ impl TrainedRun {
         kind: Option<AttentionKind>,
     ) -> Result<AttentionMaps> {
         let model = self.config.model.name();
-        if target.is_some() && self.model.translator().is_none() {
+        if target.is_some() && self.translator().is_err() {
             return Err(TrainError::Refused(format!(
                 "--target is for sequence-to-sequence models; this run is a {model}\n  help: omit \
                  it"
             )));
         }
+        let has_kinds = matches!(self.config.model, Model::Transformer(_));
+        if kind.is_some() && !has_kinds {
+            return Err(TrainError::Refused(format!(
+                "--attention is for a transformer; this run is a {model}\n  help: omit it"
+            )));
+        }
         let view = self.model.attention_view(self, text, target)?;
         let mut parts = view.parts;
-        let has_kinds = self.model.translator().is_some() && parts.len() == 3;
-        let heatmap_part = match (has_kinds, kind) {
-            (true, None) => AttentionKind::Cross as usize,
-            (true, Some(kind)) => {
-                parts = vec![parts.swap_remove(kind as usize)];
-                0
-            }
-            (false, None) => 0,
-            (false, Some(_)) => {
-                return Err(TrainError::Refused(format!(
-                    "--part is for a transformer; this run is a {model}\n  help: omit it"
-                )));
-            }
-        };
+        let mut heatmap_part = 0;
+        if let Some(kind) = kind {
+            parts = vec![parts.swap_remove(kind as usize)];
+        } else if has_kinds {
+            heatmap_part = AttentionKind::Cross as usize;
+        }
         let mut notes = vec![self.page_subtitle()];
         notes.extend(view.notes);
         let name = self.config.run.name.as_deref().unwrap_or("the model");
@@ -101,11 +99,7 @@ pub(crate) struct AttentionView {
 }
 
 impl AttentionMaps {
-    /// The heatmap of a layer and a head, counted from 1.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Refused`] if there is no such layer or head, or the model has none.
+    /// The heatmap of a layer and a head, counted from 1; an error if there is none.
     pub fn heatmap(&self, layer: Option<usize>, head: Option<usize>) -> Result<Heatmap<'_>> {
         match &self.page.parts[self.heatmap_part] {
             Part::Heads(heads) => {
@@ -173,10 +167,8 @@ pub(crate) fn head_maps(
 fn head_matrices(weights: Tensor<4>) -> Result<Vec<Matrix>, VizError> {
     let [_, _, queries, keys] = weights.dims();
     let values: Vec<f32> = weights.into_data().iter::<f32>().collect();
-    values
-        .chunks(queries * keys)
-        .map(|head| Matrix::new(queries, keys, head.to_vec()))
-        .collect()
+    let heads = values.chunks(queries * keys).map(<[f32]>::to_vec);
+    heads.map(|head| Matrix::new(queries, keys, head)).collect()
 }
 
 /// The matrix of `[1, queries, keys]`.

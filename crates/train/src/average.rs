@@ -13,37 +13,26 @@ use zoo_models::weights::Weights;
 use crate::{AVERAGE, Result, RunFolder, TrainError, files};
 
 /// Averages the checkpoints of these steps and writes the weights to the run folder. An existing
-/// file is replaced atomically.
-///
-/// # Errors
-///
-/// [`TrainError::Refused`] if `steps` is empty or a checkpoint does not exist,
-/// [`TrainError::Damaged`] if it cannot be read.
+/// file is replaced atomically. No steps, and missing or damaged checkpoints, are errors.
 pub fn average(folder: &RunFolder, steps: &[usize]) -> Result<Weights> {
+    let [first, others @ ..] = steps else {
+        let reason = "averaging needs at least one step, got none";
+        return Err(TrainError::Refused(reason.to_owned()));
+    };
     let checkpoints = folder.checkpoints();
-    let mut read = steps.iter().map(|step| {
-        let usage = |nearest: usize| {
-            let intact = steps.iter().filter(|step| checkpoints.is_intact(**step));
-            let intact: Vec<String> = intact.map(ToString::to_string).collect();
-            if intact.is_empty() {
-                return format!("use --steps {nearest}");
-            }
-            format!("--steps {} omits the damaged checkpoints", intact.join(","))
-        };
-        let weights = checkpoints.read_or_suggest(*step, usage)?.weights;
-        Ok::<_, TrainError>((*step, weights))
-    });
-    let Some(first) = read.next() else {
-        return Err(TrainError::Refused(
-            "averaging needs at least one step, got none".to_owned(),
-        ));
+    let usage = |nearest: usize| {
+        let intact = steps.iter().filter(|step| checkpoints.is_intact(**step));
+        let intact: Vec<String> = intact.map(ToString::to_string).collect();
+        if intact.is_empty() {
+            return format!("use --steps {nearest}");
+        }
+        format!("--steps {} omits the damaged checkpoints", intact.join(","))
     };
     // One at a time: a checkpoint may be large.
-    let mut sums = Sums::new(first?.1);
-    for next in read {
-        let (step, weights) = next?;
-        sums.add(&weights)
-            .map_err(TrainError::content(checkpoints.checkpoint_dir(step)))?;
+    let mut sums = Sums::new(checkpoints.read_or_suggest(*first, usage)?.weights);
+    for step in others {
+        let added = sums.add(&checkpoints.read_or_suggest(*step, usage)?.weights);
+        added.map_err(TrainError::content(checkpoints.checkpoint_dir(*step)))?;
     }
     let mean = sums.mean();
     files::replace_weights(&folder.file(AVERAGE), &mean)?;
@@ -151,10 +140,8 @@ mod tests {
     fn mismatched_checkpoints_are_rejected() {
         let mut sums = Sums::new(weights(&[1.0], 0));
         let message = sums.add(&weights(&[1.0, 2.0], 0)).unwrap_err();
-        assert_eq!(
-            message,
-            "the shape of w is [2], in the first checkpoint [1]"
-        );
+        let expected = "the shape of w is [2], in the first checkpoint [1]";
+        assert_eq!(message, expected);
         let other = Weights::from_tensors([("w".to_owned(), TensorData::new(vec![1.0_f32], [1]))]);
         assert!(sums.add(&other).is_err());
     }

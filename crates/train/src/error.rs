@@ -8,7 +8,6 @@ use zoo_config::ConfigError;
 use zoo_data::DataError;
 use zoo_data::metrics::MetricError;
 use zoo_models::ModelError;
-use zoo_models::weights::WeightsError;
 use zoo_viz::VizError;
 
 pub(crate) type Result<T, E = TrainError> = std::result::Result<T, E>;
@@ -33,25 +32,31 @@ pub enum TrainError {
     Picture(#[from] VizError),
     /// Weights cannot be read, written or applied.
     #[error(transparent)]
-    Weights(#[from] WeightsError),
+    Weights(#[from] ModelError),
     /// A model cannot be built, or rejects its input.
     #[error("{what}: {source}")]
     Model {
         /// The config section or the input that it is about.
         what: String,
         /// The model's error.
-        source: ModelError,
+        source: Box<ModelError>,
     },
     /// There is no run in the folder.
     #[error(
-        "no run at {} (no {missing})\n  help: `zoo train CONFIG` creates one",
-        folder.display()
+        "no run at {} (no {missing})\n  help: {}",
+        folder.display(),
+        match closest {
+            Some(closest) => format!("did you mean {}?", closest.display()),
+            None => "`zoo train CONFIG` creates one".to_owned(),
+        }
     )]
     NoRun {
         /// The folder.
         folder: PathBuf,
         /// The missing file.
         missing: &'static str,
+        /// A run with a similar name.
+        closest: Option<PathBuf>,
     },
     /// The run has no checkpoint.
     #[error(
@@ -109,14 +114,13 @@ impl TrainError {
         let what = what.into();
         move |source| match source {
             // The text of a flag is the only row.
-            ModelError::TooLong {
-                length,
-                max: longest,
-                ..
-            } if what.starts_with("--") => Self::Refused(format!(
-                "{what} has {length} tokens; the model's context is {longest}"
-            )),
-            source => Self::Model { what, source },
+            ModelError::TooLong { length, max, .. } if what.starts_with("--") => Self::Refused(
+                format!("{what} has {length} tokens; the model's context is {max}"),
+            ),
+            source => Self::Model {
+                what,
+                source: Box::new(source),
+            },
         }
     }
 

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use burn::tensor::Device;
+use serde::Serialize;
 use zoo_config::{Config, Metric};
 use zoo_data::metrics::{Accuracy, Bleu, BleuScore, ChrfScore, ConfusionMatrix, Perplexity};
 use zoo_models::GenerateConfig;
 
 use crate::generate::generate_config;
-use crate::task::Note;
-use crate::{Result, TrainedRun};
 
 /// The results of an evaluation.
 #[derive(Debug, Clone)]
@@ -37,7 +36,7 @@ pub(crate) enum TaskMetrics {
     LanguageModelling,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Sample {
     pub(crate) source: String,
     /// None for a language model.
@@ -63,17 +62,13 @@ impl Metrics {
 
     /// All metrics of the task.
     pub fn values(&self) -> Vec<(Metric, f64)> {
-        let values = Metric::ALL.into_iter();
-        values
-            .filter_map(|metric| Some((metric, self.value(metric)?)))
-            .collect()
+        let value = |metric| Some((metric, self.value(metric)?));
+        Metric::ALL.into_iter().filter_map(value).collect()
     }
 
     pub(crate) fn to_map(&self) -> BTreeMap<String, f64> {
-        let values = self.values().into_iter();
-        values
-            .map(|(metric, value)| (metric.name().to_owned(), value))
-            .collect()
+        let named = |(metric, value): (Metric, f64)| (metric.name().to_owned(), value);
+        self.values().into_iter().map(named).collect()
     }
 }
 
@@ -86,7 +81,18 @@ pub(crate) struct Evaluator {
     pub(crate) device: Device,
 }
 
-pub(crate) fn bleu_from_config(config: &Config) -> Bleu {
+impl Evaluator {
+    pub(crate) fn new(config: &Config, samples: usize, device: Device) -> Self {
+        Self {
+            generate: generate_config(config).ok(),
+            bleu: bleu_from_config(config),
+            samples,
+            device,
+        }
+    }
+}
+
+fn bleu_from_config(config: &Config) -> Bleu {
     Bleu {
         tokenizer: config.bleu_tokenizer().unwrap_or_default(),
         ..Bleu::default()
@@ -97,9 +103,9 @@ pub(crate) fn bleu_from_config(config: &Config) -> Bleu {
 pub(crate) enum DataSplit {
     #[value(skip)]
     Train,
-    /// The validation split
+    /// Evaluate the validation split
     Valid,
-    /// The test split
+    /// Evaluate the test split
     Test,
 }
 
@@ -130,24 +136,6 @@ pub(crate) struct Evaluation {
     pub(crate) name: String,
     /// Number of examples, or of characters of running text.
     pub(crate) size: usize,
-}
-
-impl TrainedRun {
-    pub(crate) fn evaluate(
-        &self,
-        eval_set: &EvalSet,
-        bleu: Bleu,
-        samples: usize,
-        note: Note<'_>,
-    ) -> Result<Evaluation> {
-        let evaluator = Evaluator {
-            generate: generate_config(&self.config).ok(),
-            bleu,
-            samples,
-            device: self.opened.device.clone(),
-        };
-        self.model.evaluate(self, eval_set, &evaluator, note)
-    }
 }
 
 #[cfg(test)]

@@ -172,9 +172,9 @@ impl Appender {
         Ok(Self { file, path })
     }
 
-    /// Appends text immediately, so that a process killed afterwards has written it.
-    pub(crate) fn append(&mut self, text: &str) -> Result<()> {
-        write(&mut self.file, &self.path, text.as_bytes()).map_err(TrainError::file(&self.path))
+    /// Appends text or bytes immediately, so that a process killed afterwards has written them.
+    pub(crate) fn append(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        write(&mut self.file, &self.path, bytes.as_ref()).map_err(TrainError::file(&self.path))
     }
 }
 
@@ -262,10 +262,8 @@ fn sync_folder_io(folder: &Path) -> io::Result<()> {
 /// Whether the filesystem does not support the operation: ENOSYS, EOPNOTSUPP, or EINVAL of
 /// user-space filesystems.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Unsupported | ErrorKind::InvalidInput
-    )
+    use ErrorKind::{InvalidInput, Unsupported};
+    matches!(error.kind(), Unsupported | InvalidInput)
 }
 
 /// File operations that fail on request, for tests.

@@ -8,7 +8,7 @@ use crate::{Result, TrainError};
 
 pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig> {
     let (Some(section), Some(strategy)) = (&config.decoding, config.strategy()) else {
-        return require_decoding(None).cloned();
+        return Err(no_decoding());
     };
     // Running text has no end token to learn, and generating <unk> is never useful.
     let (end, never) = match config.model {
@@ -25,13 +25,9 @@ pub(crate) fn generate_config(config: &Config) -> Result<GenerateConfig> {
     Ok(config)
 }
 
-/// The decoding options; an error if the model is not generative.
-pub(crate) fn require_decoding(config: Option<&GenerateConfig>) -> Result<&GenerateConfig> {
-    config.ok_or_else(|| {
-        TrainError::Refused(
-            "the config has no [decoding] section: its model does not generate text".to_owned(),
-        )
-    })
+pub(crate) fn no_decoding() -> TrainError {
+    let reason = "the config has no [decoding] section: its model does not generate text";
+    TrainError::Refused(reason.to_owned())
 }
 
 fn to_strategy(config: &StrategyConfig) -> Strategy {

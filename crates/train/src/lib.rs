@@ -16,6 +16,10 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(test)]
+#[path = "../tests/shared/temp_dir.rs"]
+mod temp_dir;
+
 mod attend;
 mod average;
 pub mod cli;
@@ -23,6 +27,7 @@ mod error;
 mod evaluate;
 mod files;
 mod generate;
+mod interrupter;
 mod memory;
 mod out;
 mod report;
@@ -30,6 +35,7 @@ mod run;
 mod task;
 mod trained;
 mod training;
+mod unknown;
 
 pub use self::attend::{AttentionKind, AttentionMaps};
 pub use self::average::average;
@@ -39,6 +45,7 @@ pub use self::evaluate::Metrics;
 pub(crate) use self::evaluate::{DataSplit, EvalSet};
 #[doc(hidden)]
 pub use self::files::faults;
+pub use self::interrupter::Interrupter;
 pub use self::run::{BestCheckpoint, Checkpoint, Checkpoints, RunFolder};
 pub use self::task::ClassPrediction;
 pub(crate) use self::trained::AVERAGE;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use zoo_config::{Config, DataSizes};
+use zoo_data::Tokenizer;
 use zoo_spec::Backend;
 
 use crate::Result;
@@ -35,10 +36,10 @@ pub(crate) fn sizes<T: Task>(task: &T, train: &T::TokenData) -> DataSizes {
 }
 
 fn vocabularies<T: Task>(task: &T) -> DataSizes {
-    let (vocabulary, target_vocabulary) = task.vocabularies();
+    let (tokenizer, target) = task.tokenizers();
     DataSizes {
-        vocabulary,
-        target_vocabulary,
+        vocabulary: tokenizer.vocab_size(),
+        target_vocabulary: target.map(Tokenizer::vocab_size),
         ..DataSizes::default()
     }
 }
@@ -57,9 +58,8 @@ pub(crate) fn is_cpu(backend: Backend) -> bool {
 
 fn host_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     let limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let limit = limit.and_then(|limit| limit.trim().parse().ok());

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use burn::tensor::Device;
 use zoo_backend::{BackendId, OpenDevice};
 use zoo_config::{Config, Override};
-use zoo_data::Splits;
+use zoo_data::{Splits, Tokenizer};
 use zoo_models::weights::Weights;
 
 use crate::attend::AttentionView;
@@ -15,9 +15,10 @@ use crate::evaluate::{DataSplit, EvalSet, Evaluation, Evaluator};
 use crate::memory::check_model;
 use crate::run::RunFolder;
 use crate::task::{
-    ClassPrediction, LanguageModelling, Note, Section, Task, TaskModel, TextClassifier, Texts,
-    TokenData, Translator, check_lengths, evaluate_examples, read_texts, with_task,
+    ClassPrediction, Inference, LanguageModelling, Note, Section, Task, TaskModel, TextClassifier,
+    Texts, TokenData, Translator, check_lengths, evaluate_examples, read_texts, with_task,
 };
+use crate::unknown::UnknownNotes;
 use crate::{Result, TrainError};
 
 pub(crate) const AVERAGE: &str = "average.safetensors";
@@ -67,10 +68,6 @@ pub struct TrainedRun {
 
 impl TrainedRun {
     /// Loads a run, by default on the backend it was trained on.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError`] if there is no such run or checkpoint, or the backend cannot be opened.
     pub fn open(
         folder: &Path,
         choice: CheckpointChoice,
@@ -91,31 +88,37 @@ impl TrainedRun {
         })
     }
 
-    pub(crate) fn wrong_model(&self, command: &str) -> TrainError {
+    pub(crate) fn translator(&self) -> Result<&dyn Translator> {
+        match self.model.inference() {
+            Inference::Translate(translator) => Ok(translator),
+            other => Err(self.wrong_model("translate", &other)),
+        }
+    }
+
+    pub(crate) fn classifier(&self) -> Result<&dyn TextClassifier> {
+        match self.model.inference() {
+            Inference::Classify(classifier) => Ok(classifier),
+            other => Err(self.wrong_model("classify", &other)),
+        }
+    }
+
+    pub(crate) fn generator(&self) -> Result<&TrainedTask<LanguageModelling>> {
+        match self.model.inference() {
+            Inference::Generate(generator) => Ok(generator),
+            other => Err(self.wrong_model("generate", &other)),
+        }
+    }
+
+    fn wrong_model(&self, command: &str, inference: &Inference<'_>) -> TrainError {
         TrainError::Refused(format!(
             "{} is a {}, which does not support `zoo {command}`\n  help: use `zoo {}`",
             self.folder.path().display(),
             self.config.model.name(),
-            self.model.command()
+            inference.command()
         ))
     }
 
-    pub(crate) fn translator(&self) -> Result<&dyn Translator> {
-        let translator = self.model.translator();
-        translator.ok_or_else(|| self.wrong_model("translate"))
-    }
-
-    pub(crate) fn classifier(&self) -> Result<&dyn TextClassifier> {
-        let classifier = self.model.classifier();
-        classifier.ok_or_else(|| self.wrong_model("classify"))
-    }
-
     /// Classifies texts. They are truncated like the training data, which is reported to `note`.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Refused`] if the model is not a classifier, [`TrainError::Model`] if a text is
-    /// too long for it.
     pub fn classify(
         &self,
         texts: &[&str],
@@ -171,7 +174,8 @@ pub(crate) struct TrainedTask<T: Task> {
 pub(crate) trait AnyTrainedTask: Debug {
     fn summary(&self) -> String;
 
-    fn command(&self) -> &'static str;
+    /// See [`Task::tokenizers`].
+    fn tokenizers(&self) -> (&Tokenizer, Option<&Tokenizer>);
 
     fn evaluate(
         &self,
@@ -188,11 +192,7 @@ pub(crate) trait AnyTrainedTask: Debug {
         target: Option<&str>,
     ) -> Result<AttentionView>;
 
-    fn translator(&self) -> Option<&dyn Translator>;
-
-    fn classifier(&self) -> Option<&dyn TextClassifier>;
-
-    fn generator(&self) -> Option<&TrainedTask<LanguageModelling>>;
+    fn inference(&self) -> Inference<'_>;
 }
 
 impl<T: Task> AnyTrainedTask for TrainedTask<T> {
@@ -200,8 +200,8 @@ impl<T: Task> AnyTrainedTask for TrainedTask<T> {
         self.model.to_string()
     }
 
-    fn command(&self) -> &'static str {
-        T::COMMAND
+    fn tokenizers(&self) -> (&Tokenizer, Option<&Tokenizer>) {
+        self.task.tokenizers()
     }
 
     fn evaluate(
@@ -235,13 +235,15 @@ impl<T: Task> AnyTrainedTask for TrainedTask<T> {
                         T::Texts::FILES
                     ))
                 })?;
+                let (tokenizer, _) = task.tokenizers();
+                UnknownNotes::default().report(tokenizer, &texts.inputs(), note)?;
                 (texts, DataSplit::Test, path.display().to_string())
             }
         };
         let size = texts.size();
         if size == 0 {
             return Err(TrainError::Refused(format!(
-                "the {} data has no examples\n  help: choose another --part, or give other files",
+                "the {} data has no examples\n  help: choose another --split, or give other files",
                 split.name()
             )));
         }
@@ -265,16 +267,8 @@ impl<T: Task> AnyTrainedTask for TrainedTask<T> {
         self.task.attention_view(&self.model, trained, text, target)
     }
 
-    fn translator(&self) -> Option<&dyn Translator> {
-        T::translator(self)
-    }
-
-    fn classifier(&self) -> Option<&dyn TextClassifier> {
-        T::classifier(self)
-    }
-
-    fn generator(&self) -> Option<&TrainedTask<LanguageModelling>> {
-        T::generator(self)
+    fn inference(&self) -> Inference<'_> {
+        T::inference(self)
     }
 }
 

@@ -68,9 +68,8 @@ impl Theme {
         let position = value.abs().min(1.0) * (ramp.len() - 1) as f32;
         let from = (position as usize).min(ramp.len() - 2);
         let fraction = position - from as f32;
-        let (low, high) = (ramp[from], ramp[from + 1]);
         std::array::from_fn(|i| {
-            let (low, high) = (f32::from(low[i]), f32::from(high[i]));
+            let [low, high] = [from, from + 1].map(|step| f32::from(ramp[step][i]));
             (low + fraction * (high - low)).round() as u8
         })
     }
@@ -95,14 +94,12 @@ mod tests {
     fn lightness_is_monotonic() {
         for theme in Theme::ALL {
             for sign in [1.0, -1.0] {
-                let steps: Vec<f32> = (0..=40)
-                    .map(|i| lightness(theme.colour(sign * i as f32 / 40.0)))
-                    .collect();
-                let darker = theme == Theme::Light;
-                assert!(
-                    steps.windows(2).all(|pair| (pair[1] < pair[0]) == darker),
-                    "{theme:?} {sign}: {steps:?}"
-                );
+                let steps = (0..=40).map(|i| theme.colour(sign * i as f32 / 40.0));
+                let steps: Vec<f32> = steps.map(lightness).collect();
+                let is_darker = theme == Theme::Light;
+                let mut pairs = steps.windows(2);
+                let is_monotonic = pairs.all(|pair| (pair[1] < pair[0]) == is_darker);
+                assert!(is_monotonic, "{theme:?} {sign}: {steps:?}");
             }
         }
     }

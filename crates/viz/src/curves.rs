@@ -47,25 +47,27 @@ impl Curves {
     /// Draws the curves in one plot. Long curves are averaged over neighbouring points, with a band
     /// from minimum to maximum.
     pub fn to_svg(&self) -> String {
-        let axis = |title: &str, scale, label, margin, include| Axis {
-            title: title.to_owned(),
-            scale,
+        let y = Axis {
+            title: self.title.clone(),
+            scale: self.scale,
             ticks: Ticks::Decimal,
-            label,
-            margin,
-            include,
+            label: number,
+            margin: 0.06,
+            include: None,
+        };
+        let x = Axis {
+            title: "step".to_owned(),
+            scale: Scale::Linear,
+            label: |step| count(step.max(0.0) as usize),
+            margin: 0.0,
+            include: Some(0.0),
+            ..y.clone()
         };
         let lines = self.curves.iter().enumerate();
         Plot {
             title: self.title.clone(),
-            x: axis(
-                "step",
-                Scale::Linear,
-                |step| count(step.max(0.0) as usize),
-                0.0,
-                Some(0.0),
-            ),
-            y: axis(&self.title, self.scale, number, 0.06, None),
+            x,
+            y,
             lines: lines.map(|(i, curve)| self.line(i, curve)).collect(),
             empty_message: "no data",
         }
@@ -73,12 +75,8 @@ impl Curves {
     }
 
     fn line(&self, i: usize, curve: &Curve) -> Line {
-        let finite: Vec<(f64, f64)> = curve
-            .points
-            .iter()
-            .copied()
-            .filter(|(step, value)| step.is_finite() && value.is_finite())
-            .collect();
+        let mut finite = curve.points.clone();
+        finite.retain(|(step, value)| step.is_finite() && value.is_finite());
         let mut line = Line {
             name: curve.name.clone(),
             note: self.note(curve, &finite),
@@ -97,10 +95,8 @@ impl Curves {
             };
             let step = mean(|point| point.0);
             let values = || neighbours.iter().map(|point| point.1);
-            let (low, high) = (
-                values().fold(f64::INFINITY, f64::min),
-                values().fold(f64::NEG_INFINITY, f64::max),
-            );
+            let low = values().fold(f64::INFINITY, f64::min);
+            let high = values().fold(f64::NEG_INFINITY, f64::max);
             line.points.push((step, mean(|point| point.1)));
             line.band.push((step, low, high));
         }
@@ -160,34 +156,22 @@ mod tests {
 
     #[test]
     fn values_that_are_not_drawn_are_counted() {
-        let points = vec![
-            (0.0, f64::NAN),
-            (1.0, 0.0),
-            (2.0, 2.0),
-            (3.0, f64::INFINITY),
-        ];
+        let values = [f64::NAN, 0.0, 2.0, f64::INFINITY];
+        let points = [0.0, 1.0, 2.0, 3.0].into_iter().zip(values).collect();
         let svg = curves(Scale::Log, Better::Higher, points);
-        assert!(
-            svg.contains("highest 2 at step 2; 2 non-finite; 1 not positive"),
-            "{svg}"
-        );
+        let note = "highest 2 at step 2; 2 non-finite; 1 not positive";
+        assert!(svg.contains(note), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 2);
+        assert!(curves(Scale::Log, Better::Lower, vec![]).contains("no data"));
     }
 
     #[test]
     fn long_curves_are_averaged_with_a_band() {
         let noisy = |step: usize| 2.0 + if step.is_multiple_of(2) { 0.5 } else { -0.5 };
-        let points = (0..100_000)
-            .map(|step| (step as f64, noisy(step)))
-            .collect();
-        let svg = curves(Scale::Linear, Better::Lower, points);
+        let points = (0..100_000).map(|step| (step as f64, noisy(step)));
+        let svg = curves(Scale::Linear, Better::Lower, points.collect());
         assert!(svg.len() < 20_000, "{} bytes", svg.len());
         assert_eq!(svg.matches("<polygon").count(), 1);
         assert!(!svg.contains("<circle"));
-    }
-
-    #[test]
-    fn empty_curves_say_no_data() {
-        assert!(curves(Scale::Log, Better::Lower, vec![]).contains("no data"));
     }
 }

@@ -8,7 +8,6 @@
 
 mod colormap;
 mod curves;
-mod error;
 mod heatmap;
 mod matrix;
 mod page;
@@ -18,8 +17,12 @@ pub mod units;
 
 pub use colormap::Theme;
 pub use curves::{Better, Curve, Curves};
-pub use error::VizError;
 pub use heatmap::Heatmap;
 pub use matrix::Matrix;
 pub use page::{Alignment, AttentionPage, Document, HeadMaps, Part, Sentence, Word};
 pub use text::{escape, visible};
+
+/// Weights or tokens that cannot be visualised.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct VizError(String);

@@ -82,10 +82,8 @@ mod tests {
 
     #[test]
     fn markup_is_escaped() {
-        assert_eq!(
-            escape("<a href=\"x\" b='y'>&amp;</a>"),
-            "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;"
-        );
+        let escaped = "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;";
+        assert_eq!(escape("<a href=\"x\" b='y'>&amp;</a>"), escaped);
         assert_eq!(escape("好\n\u{1}"), "好\n\u{fffd}");
     }
 

@@ -69,22 +69,20 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// Gaussian weights around `centre(row)`, zero for keys that are not visible.
+/// Gaussian weights around `centre(row)`.
 fn gaussian(
-    rows: usize,
-    columns: usize,
+    (rows, columns): (usize, usize),
     width: f32,
+    is_causal: bool,
     centre: impl Fn(usize) -> f32,
-    is_visible: impl Fn(usize, usize) -> bool,
 ) -> Result<Matrix, Failed> {
     let mut weights = Vec::new();
     for row in 0..rows {
         let score = |column: usize| {
-            if is_visible(row, column) {
-                (-((column as f32 - centre(row)) / width).powi(2)).exp() + 0.01
-            } else {
-                0.0
+            if is_causal && column > row {
+                return 0.0;
             }
+            (-((column as f32 - centre(row)) / width).powi(2)).exp() + 0.01
         };
         let sum: f32 = (0..columns).map(score).sum();
         weights.extend((0..columns).map(|column| score(column) / sum));
@@ -97,10 +95,10 @@ fn stack(
     queries: &[String],
     keys: &[String],
     (layers, heads): (usize, usize),
-    causal: bool,
+    is_causal: bool,
 ) -> Result<Part, Failed> {
-    let (rows, columns) = (queries.len(), keys.len());
-    let step = columns as f32 / rows as f32;
+    let sizes = (queries.len(), keys.len());
+    let step = sizes.1 as f32 / sizes.0 as f32;
     let mut stack = Vec::new();
     for layer in 0..layers {
         let head = |head: usize| {
@@ -110,9 +108,7 @@ fn stack(
                 3 => 0.0,
                 _ => (row as f32 * step + shift).max(0.0),
             };
-            gaussian(rows, columns, width, centre, |row, column| {
-                !causal || column <= row
-            })
+            gaussian(sizes, width, is_causal, centre)
         };
         stack.push((0..heads).map(head).collect::<Result<Vec<_>, _>>()?);
     }
@@ -159,13 +155,7 @@ fn page() -> Result<AttentionPage, Failed> {
     let chars = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
     let (input, output) = (chars("3rd of May 1998"), chars("1998-05-03"));
     let centres = [11.0, 12.0, 13.0, 14.0, 10.0, 7.0, 8.0, 6.0, 0.0, 0.3];
-    let aligned = gaussian(
-        output.len(),
-        input.len(),
-        0.7,
-        |row| centres[row],
-        |_, _| true,
-    )?;
+    let aligned = gaussian((output.len(), input.len()), 0.7, false, |row| centres[row])?;
     let long: Vec<String> = (0..150)
         .map(|i| match i % 7 {
             0 => format!("internationalisation-{i}"),
@@ -176,12 +166,9 @@ fn page() -> Result<AttentionPage, Failed> {
         .collect();
     let waves = (0..144).map(|i| ((i / 12) as f32 - (i % 12) as f32) * 0.4);
     let waves = waves.map(|x| x.cos() * (-x.abs() / 3.0).exp()).collect();
-    let waves = HeadMaps::new(
-        "Retention, with negative weights",
-        source.clone(),
-        source.clone(),
-        vec![vec![Matrix::new(12, 12, waves)?]],
-    )?;
+    let waves = vec![vec![Matrix::new(12, 12, waves)?]];
+    let title = "Retention, with negative weights";
+    let waves = HeadMaps::new(title, source.clone(), source.clone(), waves)?;
     Ok(AttentionPage {
         title: "Attention of zh-en <tiny>".to_owned(),
         notes: vec![
@@ -220,13 +207,10 @@ fn works(browser: &Path) -> Result<(), Failed> {
         .to_html()
         .replace("</body>", &format!("<script>\n{VISITOR}</script>\n</body>"));
     let dom = dom_of(browser, "visited.html", &html)?;
-    let results = dom
-        .split_once("<pre id=\"results\">")
-        .ok_or("no results")?
-        .1;
-    let results = results.split_once("</pre>").ok_or("no end")?.0;
+    let (_, results) = dom.split_once("<pre id=\"results\">").ok_or("no results")?;
+    let (results, _) = results.split_once("</pre>").ok_or("no end")?;
     // The first head of the encoder.
-    let first = gaussian(12, 12, 0.5, |row| (row as f32 - 1.0).max(0.0), |_, _| true)?;
+    let first = gaussian((12, 12), 0.5, false, |row| (row as f32 - 1.0).max(0.0))?;
     let (second, last) = (first.get(0, 1), first.get(11, 11));
     let expected = format!(
         "&lt;s&gt; (1) → 好 (2) {second:.4}; &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; \
@@ -243,14 +227,12 @@ fn draws(browser: &Path) -> Result<(), Failed> {
     let page = page()?;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let mut heatmaps = Vec::new();
-    let heads = [(1, 2, 2), (2, 3, 3), (3, 1, 1)];
-    for (part, layer, head) in heads {
-        if let Part::Heads(maps) = &page.parts[part] {
-            heatmaps.push(maps.head(layer, head)?);
+    for (part, layer, head) in [(1, 2, 2), (2, 3, 3), (3, 1, 1), (4, 1, 1)] {
+        match &page.parts[part] {
+            Part::Heads(maps) => heatmaps.push(maps.head(layer, head)?),
+            Part::Alignment(alignment) => heatmaps.push(alignment.heatmap()),
+            Part::Document(_) => return Err("a document is not a heatmap".into()),
         }
-    }
-    if let Part::Alignment(alignment) = &page.parts[4] {
-        heatmaps.push(alignment.heatmap());
     }
     let mut html = "<!doctype html><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\">\
                     <style>:root { color-scheme: light dark } body { columns: 2 } svg { max-width: 100% }</style>"
@@ -280,12 +262,12 @@ fn draws(browser: &Path) -> Result<(), Failed> {
 fn curves() -> String {
     let noise = |step: usize| ((step * 7919 % 101) as f64 / 101.0 - 0.5) * 0.4;
     let loss = |step: usize| 1.4 + 2.8 * (-(step as f64) / 300.0).exp();
-    let curve = |name: &str, every: usize, value: &dyn Fn(usize) -> f64| Curve {
-        name: name.to_owned(),
-        points: (0..=2000)
-            .step_by(every)
-            .map(|step| (step as f64, value(step)))
-            .collect(),
+    let curve = |name: &str, every: usize, value: &dyn Fn(usize) -> f64| {
+        let steps = (0..=2000).step_by(every);
+        Curve {
+            name: name.to_owned(),
+            points: steps.map(|step| (step as f64, value(step))).collect(),
+        }
     };
     let losses = Curves {
         title: "loss, gpt-shakespeare-cpu".to_owned(),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use burn::tensor::TensorData;
+use zoo_fuzz::{temp_file, write_seed};
 use zoo_models::weights::Weights;
 
 const STATE: &str = r#"{"step":2,"position":{"epoch":1,"batch":0},"best":{"step":1,"metric":"loss",
@@ -13,9 +14,8 @@ const STATE: &str = r#"{"step":2,"position":{"epoch":1,"batch":0},"best":{"step"
 fn main() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let put = |target: &str, name: &str, choice: u8, bytes: &[u8]| {
-        let folder = root.join("corpus").join(target);
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join(name), [&[choice], bytes].concat())
+        let bytes = [&[choice], bytes].concat();
+        write_seed(env!("CARGO_MANIFEST_DIR"), target, name, &bytes)
     };
     let elements = |count: u8| (0..count).map(f32::from).collect::<Vec<_>>();
     let weight = TensorData::new(elements(12), [3, 4]);
@@ -23,8 +23,7 @@ fn main() -> io::Result<()> {
     let tensors = [("first.weight", weight), ("first.bias", bias)];
     let weights = Weights::from_tensors(tensors.map(|(name, data)| (name.to_owned(), data)));
     for (choice, extension) in (0..).zip(["safetensors", "bpk"]) {
-        let path =
-            std::env::temp_dir().join(format!("zoo-seed-{}.{extension}", std::process::id()));
+        let path = temp_file(&format!("seed.{extension}"), b"");
         weights.replace(&path).map_err(io::Error::other)?;
         put("weights", extension, choice, &fs::read(&path)?)?;
         if choice == 0 {

@@ -8,7 +8,6 @@ use zoo_bench_core::plan::Suite;
 use zoo_oracle::{Problem, bench_only, catalogue};
 use zoo_spec::{Backend, Dtype, Mechanism};
 
-/// Every value of every flag, with its description.
 pub(super) fn everything() -> String {
     let mut text = String::new();
     let mut group = |flag: &str, entries: Vec<(String, String)>| {
@@ -26,9 +25,17 @@ pub(super) fn everything() -> String {
     };
 
     group("--backend", names(&Backend::ALL.map(Backend::name)));
-    let suite = |suite: Suite| (suite.to_string(), suite.summary().to_owned());
-    group("--suite", Suite::ALL.map(suite).to_vec());
-    let mechanism = |mechanism: Mechanism| (mechanism.to_string(), describe(mechanism));
+    let suites = Suite::NAMES.iter();
+    let suites = suites.map(|suite| (suite.name.to_owned(), suite.about.trim().to_owned()));
+    group("--suite", suites.collect());
+    let mechanism = |mechanism: Mechanism| {
+        let summary = mechanism.summary();
+        let description = match mechanism.aliases() {
+            [] => summary.to_owned(),
+            aliases => format!("{summary} (aliases: {})", aliases.join(", ")),
+        };
+        (mechanism.to_string(), description)
+    };
     group("--mechanism", Mechanism::ALL.map(mechanism).to_vec());
     let problems = catalogue().into_iter().chain(bench_only());
     let problem = |problem: Problem| (problem.name.to_owned(), sizes(&problem));
@@ -40,15 +47,6 @@ pub(super) fn everything() -> String {
     group("--dtype", names(&Dtype::ALL.map(Dtype::name)));
     group("--vs", names(&["pytorch"]));
     text
-}
-
-/// Summary and aliases of a mechanism.
-fn describe(mechanism: Mechanism) -> String {
-    let summary = mechanism.summary();
-    match mechanism.aliases() {
-        [] => summary.to_owned(),
-        aliases => format!("{summary} (aliases: {})", aliases.join(", ")),
-    }
 }
 
 fn sizes(problem: &Problem) -> String {
@@ -68,12 +66,10 @@ fn sizes(problem: &Problem) -> String {
 }
 
 fn model_sizes(setup: &Setup) -> String {
-    let (d_model, d_hidden, layers) = (setup.d_model, setup.d_hidden, setup.layers);
+    let (d_model, d_hidden) = (setup.d_model, setup.d_hidden);
+    let (heads, layers) = (setup.heads, setup.layers);
     let recurrent = format!("embedding {d_model}, hidden {d_hidden}");
-    let attention = format!(
-        "d_model {d_model}, {} heads, d_hidden {d_hidden}",
-        setup.heads
-    );
+    let attention = format!("d_model {d_model}, {heads} heads, d_hidden {d_hidden}");
     let shape = match (setup.model, layers) {
         (Model::Han, _) => format!("{} sentences, {recurrent}", setup.sentences),
         (Model::Seq2Seq, _) => recurrent,

@@ -1,16 +1,13 @@
-//! `cargo xtask bench`: builds a benchmark program for each backend, runs every case in its own
-//! process, and prints the results.
+//! `cargo xtask bench`: builds a program for each backend, runs every case in its own process.
 
 mod list;
 mod output;
-mod programs;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use zoo_bench_core::case::parse_count;
@@ -18,14 +15,16 @@ use zoo_bench_core::child::Limits;
 use zoo_bench_core::machine::Machine;
 use zoo_bench_core::plan::{Extent, Plan, Selection};
 use zoo_bench_core::pool::pool;
+use zoo_bench_core::pytorch::PyTorch;
 use zoo_bench_core::record::{CaseLine, FILE, Line, Outcome, Results, RunInfo, Writer};
-use zoo_bench_core::run::{Comparison, Event};
+use zoo_bench_core::run::{Comparison, Event, Program};
+use zoo_bench_core::screen::MAX_WIDTH;
 use zoo_bench_core::{pytorch, table};
-use zoo_spec::Dtype;
+use zoo_spec::{Backend, BackendId, Dtype};
 
-use crate::backends::Backends;
+use crate::backends::{Backends, Environment};
 use crate::build::stdout_of;
-use crate::{paths, print};
+use crate::{libtorch, paths, print, program};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -125,21 +124,20 @@ impl Measure {
         };
         let Plan { cases, mut skipped } = selection.plan()?;
         let baseline = self.show.baseline()?;
-        if let Some(limit) = self.memory_limit {
-            ensure!(limit > 0.0, "--memory-limit must be above 0, got {limit}");
-        }
+        let limit = self.memory_limit.unwrap_or(f64::MAX);
+        ensure!(limit > 0.0, "--memory-limit must be above 0, got {limit}");
         let started = SystemTime::now();
         let folder = self.folder(started)?;
         if self.vs.is_some() {
             skipped.extend(cases.iter().filter_map(pytorch::skipped));
         }
         for line in table::skipped_lines(&skipped) {
-            eprintln!("{line}");
+            eprintln!("{}", table::wrap(&line, MAX_WIDTH));
         }
 
-        let programs = programs::programs(&self.backends, self.program.as_deref())?;
+        let programs = programs(&self.backends, self.program.as_deref())?;
         let pytorch = match self.vs {
-            Some(_) => Some(programs::pytorch(self.backends.ids())?),
+            Some(_) => Some(pytorch_for(self.backends.ids())?),
             None => None,
         };
         let num_programs = programs.len();
@@ -151,25 +149,22 @@ impl Measure {
             (None, None) => 2,
         };
         let sampling = self.extent().sampling(cases.len() * num_programs * rounds);
-        let timeout = self
-            .timeout
-            .map(|seconds| Duration::from_secs(seconds as u64));
+        let timeout = self.timeout.map(|seconds| seconds as u64);
+        let bytes = |gib: f64| (gib * f64::from(1 << 30)) as u64;
+        let run = self.run_info(started);
         let comparison = Comparison {
             programs,
             pytorch,
             cases,
             dtype: self.dtype,
-            threads: self.threads(),
+            threads: run.threads,
             rounds,
             sampling,
             limits: Limits {
-                time: timeout.unwrap_or(self.extent().timeout()),
-                memory: self
-                    .memory_limit
-                    .map(|gib| (gib * f64::from(1 << 30)) as u64),
+                time: timeout.map_or(self.extent().timeout(), Duration::from_secs),
+                memory: self.memory_limit.map(bytes),
             },
         };
-        let run = self.run_info(started);
         let file = folder.join(FILE);
         let failed = || format!("cannot write {}", file.display());
         let mut writer = Writer::create(&file, &run).with_context(failed)?;
@@ -179,18 +174,17 @@ impl Measure {
         }
 
         // The first Ctrl-C ends the current case; the results so far are printed.
-        let stop = Arc::new(AtomicBool::new(false));
-        let interrupted = Arc::clone(&stop);
-        ctrlc::set_handler(move || {
-            if interrupted.swap(true, Ordering::Relaxed) {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        ctrlc::set_handler(|| {
+            if STOP.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
         })
         .context("cannot install the Ctrl-C handler")?;
-        let bar = bar();
-        let cases = comparison
-            .run(&mut writer, &mut |event| show(&bar, event), &stop)
-            .with_context(failed)?;
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} ETA {eta}  {msg}")?;
+        let bar = ProgressBar::no_length().with_style(style);
+        let cases = comparison.run(&mut writer, &mut |event| show(&bar, event), &STOP);
+        let cases = cases.with_context(failed)?;
         bar.finish_and_clear();
 
         let results = Results {
@@ -198,9 +192,9 @@ impl Measure {
             cases,
             skipped,
         };
-        eprintln!("results: {}", file.display());
+        eprintln!("results: {}", output::relative(&file).display());
         self.show.results(&folder, &results, baseline.as_deref())?;
-        if stop.load(Ordering::Relaxed) {
+        if STOP.load(Ordering::Relaxed) {
             eprintln!("interrupted: the results so far are saved");
             std::process::exit(130);
         }
@@ -215,21 +209,13 @@ impl Measure {
         }
     }
 
-    fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(cores)
-    }
-
     /// Creates the output folder; it must not contain results.
     fn folder(&self, started: SystemTime) -> Result<PathBuf> {
-        let folder = match &self.out {
-            Some(folder) => folder.clone(),
-            None => {
-                let stamp = humantime::format_rfc3339_seconds(started).to_string();
-                let stamp = stamp.replace(':', "-").replace('Z', "");
-                paths::workspace().join("bench-results").join(stamp)
-            }
-        };
+        let folder = self.out.clone().unwrap_or_else(|| {
+            let stamp = humantime::format_rfc3339_seconds(started).to_string();
+            let stamp = stamp.replace(':', "-").replace('Z', "");
+            paths::workspace().join("bench-results").join(stamp)
+        });
         ensure!(
             !folder.join(FILE).exists(),
             "{} already contains results\n  help: choose another --out, or move them",
@@ -241,7 +227,8 @@ impl Measure {
     }
 
     fn run_info(&self, started: SystemTime) -> RunInfo {
-        let program = ["cargo".to_owned(), "xtask".to_owned()];
+        let machine = Machine::detect();
+        let program = ["cargo", "xtask"].map(str::to_owned);
         // Paths need not be UTF-8.
         let arguments = std::env::args_os().skip(1);
         let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
@@ -251,21 +238,13 @@ impl Measure {
             commit: commit(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             burn: burn_version().unwrap_or_default(),
-            machine: Machine::detect(),
-            threads: self.threads(),
+            threads: self.threads.unwrap_or(machine.cores),
+            machine,
         }
     }
 }
 
-/// A progress bar on stderr, hidden unless that is a terminal.
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::no_length();
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} ETA {eta}  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
-/// Shows an event on the bar, or as a line if the bar is hidden.
+/// Shows an event on the bar, or as a line if the bar is hidden because stderr is no terminal.
 fn show(bar: &ProgressBar, event: Event<'_>) {
     match event {
         Event::Run(total) => bar.set_length(total as u64),
@@ -285,32 +264,78 @@ fn show(bar: &ProgressBar, event: Event<'_>) {
 
 /// Fails on wrong results and crashes; running out of memory or time is a valid result.
 fn verdict(cases: &[CaseLine]) -> Result<()> {
-    let defects = cases.iter().filter(|case| {
-        matches!(
-            case.report.outcome,
-            Outcome::Wrong { .. } | Outcome::Failed { .. }
-        )
-    });
-    match defects.count() {
-        0 => Ok(()),
-        count => bail!(
-            "{count} of {} cases have wrong results or failed",
-            cases.len()
-        ),
-    }
+    let outcomes = cases.iter().map(|case| &case.report.outcome);
+    let is_defect =
+        |outcome: &&Outcome| matches!(outcome, Outcome::Wrong { .. } | Outcome::Failed { .. });
+    let (defects, all) = (outcomes.filter(is_defect).count(), cases.len());
+    ensure!(
+        defects == 0,
+        "{defects} of {all} cases have wrong results or failed"
+    );
+    Ok(())
 }
 
-/// The checked-out commit, if this is a git repository.
 fn commit() -> Option<String> {
     let commit = stdout_of("git", &["rev-parse", "--short=12", "HEAD"])?;
-    let changed =
-        stdout_of("git", &["status", "--porcelain"]).is_some_and(|files| !files.is_empty());
-    Some(if changed { commit + "+changes" } else { commit })
+    let files = stdout_of("git", &["status", "--porcelain"]).unwrap_or_default();
+    let changes = if files.is_empty() { "" } else { "+changes" };
+    Some(commit + changes)
 }
 
-/// The version of Burn in the lock file.
 fn burn_version() -> Option<String> {
     let lock = std::fs::read_to_string(paths::workspace().join("Cargo.lock")).ok()?;
     let burn = lock.split_once("name = \"burn\"\nversion = \"")?.1;
     Some(burn.split_once('"')?.0.to_owned())
+}
+
+/// Builds a program for each backend, or uses `prebuilt` for all.
+fn programs(backends: &Backends, prebuilt: Option<&Path>) -> Result<Vec<Program>> {
+    let provide = |&id: &BackendId| {
+        let backend = backends.only(id);
+        let (executable, environment) = match prebuilt {
+            Some(file) => {
+                ensure!(
+                    file.is_file(),
+                    "--program {}: no such file\n  help: build it with \
+                     cargo build --release --package zoo-bench --features {}",
+                    file.display(),
+                    backend.features().join(",")
+                );
+                (file.to_owned(), Environment::default())
+            }
+            None => {
+                let environment = backend.prepare()?;
+                let program = program::provide("zoo-bench", &backend, &environment)?;
+                (program, environment)
+            }
+        };
+        Ok(Program {
+            backend: id.to_string(),
+            executable,
+            environment,
+        })
+    };
+    backends.ids().iter().map(provide).collect()
+}
+
+/// PyTorch of the Python that provides LibTorch (installed if there is none), on the CPU or a GPU.
+fn pytorch_for(ids: &[BackendId]) -> Result<PyTorch> {
+    let found = libtorch::provide()?;
+    ensure!(
+        found.folder.join("__init__.py").is_file(),
+        "--vs pytorch needs PyTorch, but {} is LibTorch without Python\n  help: unset \
+         LIBTORCH, or set it to the torch folder in Python's site-packages",
+        found.folder.display()
+    );
+    let python = libtorch::python().context("--vs pytorch needs Python 3.10 or newer")?;
+    let mut environment = found.environment();
+    if let Some(packages) = found.folder.parent() {
+        environment.push(("PYTHONPATH", packages.into()));
+    }
+    let gpus = [Backend::TchCuda, Backend::Vulkan, Backend::Cuda];
+    let is_gpu = ids.iter().any(|id| gpus.contains(&id.backend));
+    let device = if is_gpu { "cuda" } else { "cpu" };
+    let scripts = paths::workspace().join("benches").join("pytorch");
+    PyTorch::new(python.into(), scripts, environment, device)
+        .context("cannot write PyTorch's inputs")
 }

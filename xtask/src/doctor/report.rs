@@ -8,7 +8,7 @@ use serde::Serialize;
 use zoo_bench_core::machine::Machine;
 use zoo_spec::Backend;
 
-use super::probe::{self, ProbeResult};
+use super::ProbeResult;
 use crate::backends::Environment;
 use crate::build::first_line;
 use crate::libtorch::{self, LibTorch};
@@ -116,8 +116,11 @@ pub(super) fn examine() -> Report {
         report.remedy = missing.or(report.remedy.take());
     }
     let on_cuda = backends.iter().find(|report| report.name == "tch-cuda");
-    let on_cuda = on_cuda.map(|report| report.starts);
-    let sees_cuda = on_cuda.filter(|starts| *starts != Verdict::NotTested);
+    let sees_cuda = on_cuda.and_then(|report| match report.starts {
+        Verdict::Yes => Some(true),
+        Verdict::No => Some(false),
+        Verdict::NotTested => None,
+    });
     let machine = Machine::detect();
 
     Report {
@@ -133,7 +136,7 @@ pub(super) fn examine() -> Report {
             version: found.and_then(|found| found.version.clone()),
             source: found.map(|found| found.source),
             built_with_cuda: found.map(LibTorch::has_cuda_library),
-            sees_cuda: sees_cuda.map(|starts| starts == Verdict::Yes),
+            sees_cuda,
             remedy: missing_libtorch,
         },
         backends,
@@ -141,8 +144,8 @@ pub(super) fn examine() -> Report {
 }
 
 fn backend_report(backend: Backend, environment: &Environment) -> BackendReport {
-    let probe = probe::probe_for(backend);
-    let result = probe.map(|probe| probe::run(&probe, backend, environment));
+    let probe = super::probe_for(backend);
+    let result = probe.map(|probe| super::run_probe(&probe, backend, environment));
     let starts = match &result {
         None => Verdict::NotTested,
         Some(result) if result.error.is_none() => Verdict::Yes,
@@ -162,23 +165,21 @@ impl Report {
     pub(super) fn to_text(&self) -> String {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
         let mut machine = table();
+        let target = self.target_directory.display().to_string();
         machine.add_rows([
             ["toolchain", &self.toolchain],
             ["cores", &self.cores.to_string()],
             ["memory", &size(self.memory_bytes)],
-            [
-                "target directory",
-                &self.target_directory.display().to_string(),
-            ],
+            ["target directory", &target],
             ["Python", &or_none(&self.python)],
             ["C++ compiler", &or_none(&self.cxx_compiler)],
             ["Vulkan", &self.vulkan.describe()],
             ["LibTorch", &self.libtorch.describe()],
         ]);
         let mut backends = table();
-        backends.set_header([
-            "backend", "compiles", "starts", "device", "dtypes", "memory",
-        ]);
+        let header = "backend compiles starts device dtypes memory";
+        backends.set_header(header.split(' '));
+        let (mut remedies, mut not_tested) = (Vec::new(), Vec::new());
         for report in &self.backends {
             let probe = &report.probe;
             let dtypes = match probe.dtypes.as_slice() {
@@ -193,32 +194,23 @@ impl Report {
                 &dtypes,
                 &size(probe.memory_bytes),
             ]);
-        }
-        let mut text = format!("{machine}\n\n{backends}\n");
-        let remedies = self.remedies();
-        if !remedies.is_empty() {
-            let _ = write!(text, "\nmissing\n{remedies}");
-        }
-        text
-    }
-
-    fn remedies(&self) -> String {
-        let mut text = String::new();
-        let mut not_tested = Vec::new();
-        let mut add = |name: &str, remedy: &str| {
-            let remedy = remedy.replace('\n', "\n           ");
-            let _ = writeln!(text, "  {name:<10} {remedy}");
-        };
-        for report in &self.backends {
             match &report.remedy {
-                Some(remedy) => add(report.name, remedy),
+                Some(remedy) => remedies.push((report.name, remedy.clone())),
                 None if report.starts == Verdict::NotTested => not_tested.push(report.name),
                 None => {}
             }
         }
         if !not_tested.is_empty() {
             let build = "cargo xtask doctor --build --backend NAME tests one of";
-            add("not tested", &format!("{build}: {}", not_tested.join(",")));
+            remedies.push(("not tested", format!("{build}: {}", not_tested.join(","))));
+        }
+        let mut text = format!("{machine}\n\n{backends}\n");
+        if !remedies.is_empty() {
+            text.push_str("\nmissing\n");
+        }
+        for (name, remedy) in remedies {
+            let remedy = remedy.replace('\n', "\n           ");
+            let _ = writeln!(text, "  {name:<10} {remedy}");
         }
         text
     }
@@ -229,11 +221,11 @@ impl Search {
         match (&self.remedy, self.drivers.as_slice()) {
             (Some(remedy), _) => format!("none: {remedy}"),
             (None, []) => "the system's graphics API".to_owned(),
-            (None, drivers) => drivers
-                .iter()
-                .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
-                .collect::<Vec<_>>()
-                .join(", "),
+            (None, drivers) => {
+                let names = drivers.iter().filter_map(|path| path.file_stem());
+                let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+                names.join(", ")
+            }
         }
     }
 }
@@ -256,16 +248,14 @@ impl LibTorchReport {
 }
 
 fn table() -> Table {
-    // The default is wide enough for device names.
-    let width = std::env::var("COLUMNS")
-        .ok()
-        .and_then(|columns| columns.parse().ok())
-        .unwrap_or(110);
+    let columns = std::env::var("COLUMNS").ok();
+    let width = columns.and_then(|columns| columns.parse().ok());
     let mut table = Table::new();
     table
         .load_preset(presets::UTF8_BORDERS_ONLY)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width);
+        // The default is wide enough for device names.
+        .set_width(width.unwrap_or(110));
     table
 }
 

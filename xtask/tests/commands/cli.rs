@@ -8,22 +8,20 @@ use crate::{Folder, Output};
 
 /// Runs one line of cli.txt.
 fn check(line: &str, folder: &Folder, empty: &str) {
+    let line = line.replace("$EMPTY", empty);
+    let line = line.replace("$CARGO", env!("CARGO"));
     let mut parts = line.split(" => ");
-    let command = parts.next().unwrap_or_default();
-    let command = command.replace("$EMPTY", empty);
-    let command = command.replace("$CARGO", env!("CARGO"));
-    let (code, command) = command.split_once(' ').expect("an exit code");
-    let code = code.parse().expect("a number");
-    let words = command.split_whitespace();
+    let mut words = parts.next().unwrap_or_default().split_whitespace();
+    let code = words.next().and_then(|code| code.parse().ok());
+    let code = code.expect("an exit code");
     let is_variable = |word: &&str| word.starts_with(char::is_uppercase) && word.contains('=');
     let variables = words.clone().take_while(is_variable);
+    let variables = variables.filter_map(|word| word.split_once('='));
     let arguments: Vec<&str> = words.skip_while(is_variable).collect();
     let arguments = arguments.join(" ");
 
     let start = Instant::now();
-    let mut command = folder.xtask(&arguments);
-    let output =
-        Output::from_command(command.envs(variables.filter_map(|word| word.split_once('='))));
+    let output = Output::from_command(folder.xtask(&arguments).envs(variables));
     // Invalid flags are rejected immediately.
     assert!(code != 2 || start.elapsed() < Duration::from_secs(2));
     for part in parts {
@@ -59,10 +57,8 @@ fn every_line_of_the_table() {
         check(line, &folder, &empty.file_path(""));
     }
     // Failed downloads write nothing.
-    let files = std::fs::read_dir(folder.file_path("data"))
-        .into_iter()
-        .flatten();
-    assert_eq!(files.count(), 0);
+    let files = std::fs::read_dir(folder.file_path("data"));
+    assert_eq!(files.map_or(0, Iterator::count), 0);
 }
 
 #[cfg(unix)]
@@ -121,19 +117,17 @@ fn arguments_need_not_be_utf_8() {
 
     let argument = OsStr::from_bytes(b"caf\xe9");
     let folder = Folder::new();
+    let bench = "bench --quick --mechanism flash --program /bin/false --out";
     for (arguments, expected) in [
         ("train", "caf\u{fffd}"),
         ("train a.toml --set", "invalid UTF-8"),
         ("bench --backend", "invalid"),
         ("bench report", "caf\u{fffd}"),
-        (
-            "bench --quick --mechanism flash --program /bin/false --out",
-            "results: ",
-        ),
+        (bench, "results: "),
         ("", "unrecognized subcommand"),
     ] {
-        let Output { code, stderr, .. } =
-            Output::from_command(folder.xtask(arguments).arg(argument));
+        let output = Output::from_command(folder.xtask(arguments).arg(argument));
+        let Output { code, stderr, .. } = output;
         assert_ne!(code, Some(0), "{arguments}");
         assert!(!stderr.contains("panicked"), "{arguments}: {stderr}");
         assert!(stderr.contains(expected), "{arguments}: {stderr}");

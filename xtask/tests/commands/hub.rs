@@ -22,9 +22,8 @@ impl Folder {
         output.assert(0, "[data]");
         let text = format!("{}\n[model]\nkind = \"{model}\"\n", output.stdout);
         let config = Config::parse("a.toml", &text, &[]);
-        config
-            .unwrap_or_else(|error| panic!("{error}\n{text}"))
-            .data
+        let config = config.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        config.data
     }
 }
 
@@ -39,41 +38,37 @@ fn python_tests_pass() {
 fn labelled_text() {
     let folder = Folder::new();
     let flags = "--text text --label label --split test=test.hard";
-    let data = folder.download(flags, "classifier");
-    let Data::Labelled(data) = data else {
-        panic!("{data:?}")
+    let Data::Labelled(data) = folder.download(flags, "classifier") else {
+        panic!("not labelled")
     };
-    let read = |path: &Path| {
+    let (good, bad) = ("A good film.\nReally\tgood.", "Not \"good\".");
+    for (path, expected) in [
+        (Some(&data.train), &[("1", good), ("0", bad)][..]),
+        (data.valid.as_ref(), &[("0", bad), ("1", good)]),
+        (data.test.as_ref(), &[("1", good)]),
+    ] {
+        let path = path.expect("a split");
         let text = LabelledText::json_lines(path, &data.label_field, &data.text_field);
-        let read = text.with_allowed_bad(0.0).read().expect("written data");
-        let examples = read.examples.into_iter();
-        examples
-            .map(|example| (example.label, example.text))
-            .collect::<Vec<_>>()
-    };
-    let good = ("1".to_owned(), "A good film.\nReally\tgood.".to_owned());
-    let bad = ("0".to_owned(), "Not \"good\".".to_owned());
-    assert_eq!(read(&data.train), [good.clone(), bad.clone()]);
-    assert_eq!(
-        read(data.valid.as_deref().expect("a split")),
-        [bad, good.clone()]
-    );
-    assert_eq!(read(data.test.as_deref().expect("a split")), [good]);
+        let read = text.with_max_malformed(0.0).read().expect("written data");
+        let examples: Vec<_> = (read.examples.iter())
+            .map(|example| (example.label.as_str(), example.text.as_str()))
+            .collect();
+        assert_eq!(examples, expected);
+    }
 }
 
 #[test]
 fn parallel_text() {
     let folder = Folder::new();
     let flags = "--source translation_zh --target translation_en --split valid=";
-    let data = folder.download(flags, "transformer");
-    let Data::Parallel(data) = data else {
-        panic!("{data:?}")
+    let Data::Parallel(data) = folder.download(flags, "transformer") else {
+        panic!("not parallel")
     };
     assert!(data.valid.is_none());
     let Files::One(train) = &data.train else {
         panic!("{:?}", data.train)
     };
-    let text = ParallelText::tsv(train).with_allowed_bad(0.0);
+    let text = ParallelText::tsv(train).with_max_malformed(0.0);
     let read = text.read().expect("written data").examples;
     let pairs: Vec<_> = (read.iter())
         .map(|pair| (pair.source.as_str(), pair.target.as_str()))
@@ -84,9 +79,8 @@ fn parallel_text() {
 #[test]
 fn plain_text() {
     let folder = Folder::new();
-    let data = folder.download("--text text", "gpt");
-    let Data::Plain(data) = data else {
-        panic!("{data:?}")
+    let Data::Plain(data) = folder.download("--text text", "gpt") else {
+        panic!("not plain")
     };
     let text = zoo_data::plain_text(&data.train).expect("written data");
     assert_eq!(text, "A good film.\nReally\tgood.\nNot \"good\".\n");
@@ -100,7 +94,7 @@ fn existing_files_are_not_overwritten_by_default() {
                    valid = \"data/valid.jsonl\"\n\
                    label_field = \"label\"\ntext_field = \"text\"\n";
     assert_eq!(folder.run(command).stdout, section);
-    let exists = "data/train.jsonl already exists";
-    folder.run(command).assert(1, exists);
+    let output = folder.run(command);
+    output.assert(1, "data/train.jsonl already exists");
     folder.run(&format!("{command} --overwrite")).assert(0, "");
 }

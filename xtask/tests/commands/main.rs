@@ -3,7 +3,6 @@
 mod bench;
 mod cli;
 mod hub;
-mod links;
 mod train;
 
 use std::path::Path;

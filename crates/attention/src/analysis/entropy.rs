@@ -39,17 +39,7 @@ pub fn entropy(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> 
 /// The mean [`entropy`] of all queries that are not fully masked, for use as a regulariser.
 ///
 /// Added to a loss, it sharpens attention with a positive coefficient and flattens it with a
-/// negative one.
-///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - result: `[1]`
-///
-/// # Panics
-///
-/// As [`entropy`].
+/// negative one. The arguments and panics are those of [`entropy`]; the result has one element.
 pub fn entropy_penalty(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<1> {
     softmax_entropies(query, key, options).mean()
 }
@@ -57,15 +47,13 @@ pub fn entropy_penalty(query: Tensor<4>, key: Tensor<4>, options: &AttentionOpti
 /// The entropies of queries, and which queries are fully masked.
 pub(crate) struct Entropies {
     /// `[batch, heads, seq_q]`, zero for fully masked queries.
-    entropy: Tensor<3>,
+    pub(crate) entropy: Tensor<3>,
     /// `[batch, heads, seq_q]`
     fully_masked: Tensor<3, Bool>,
 }
 
 impl Entropies {
-    /// # Panics
-    ///
-    /// If the weights are not a distribution, which the capabilities of a mechanism declare.
+    /// Panics if the weights are not a distribution, which the capabilities of a mechanism declare.
     pub(crate) fn new(
         weight_fn: &WeightFunction,
         query: Tensor<4>,
@@ -93,11 +81,6 @@ impl Entropies {
                 panic!("weights that do not sum to one have no entropy")
             }
         }
-    }
-
-    /// `[batch, heads, seq_q]`, zero for fully masked queries.
-    pub(crate) fn per_query(self) -> Tensor<3> {
-        self.entropy
     }
 
     /// The mean of each head over the queries that are not fully masked: `[batch, heads]`.

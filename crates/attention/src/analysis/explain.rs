@@ -7,20 +7,18 @@
 //! The weights are recomputed for these queries only, `rows x seq_k` for each head. No larger
 //! matrix is allocated, except by mechanisms that materialise one anyway.
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::Tensor;
 
 use crate::analysis::weights::WeightFunction;
 use crate::mechanisms::hard::hard;
 use crate::mechanisms::local_p::local_predictive;
-use crate::mechanisms::standard::{
-    apply_score_options, dot_products, query_positions, softmax as weights_of,
-};
+use crate::mechanisms::standard::{apply_score_options, dot_products, softmax as weights_of};
 use crate::mechanisms::{self, MechanismConfig, Params, additive, multiplicative};
 use crate::mechanisms::{lsh_mask, normalize_rows};
-use crate::pattern::rule::query_position;
-use crate::pattern::{select_rows, select_rows_broadcast};
+use crate::pattern::select_rows_broadcast;
 use crate::precision::{narrow, widen};
 use crate::scan::{linear_weights, retention_weights};
+use crate::shape::select_indices;
 use crate::{AttentionOptions, AttentionShape};
 
 /// The attention weights of the queries `rows`, for any mechanism.
@@ -67,15 +65,14 @@ pub(crate) fn explain_with(
     options: &AttentionOptions,
     rows: &[usize],
 ) -> Tensor<4> {
-    let op = OP;
-    let shape = options.check_call(op, [&query, &key, &key]);
-    assert!(!rows.is_empty(), "{op}: rows must not be empty");
+    let shape = options.check_call(OP, [&query, &key, &key]);
+    assert!(!rows.is_empty(), "{OP}: rows must not be empty");
     if let Some(row) = rows.iter().find(|&&row| row >= shape.seq_q) {
         let seq_q = shape.seq_q;
-        panic!("{op}: rows must be below seq_q = {seq_q}, got {row}");
+        panic!("{OP}: rows must be below seq_q = {seq_q}, got {row}");
     }
     let stored = query.dtype();
-    let selected = || select_rows(query.clone(), rows);
+    let selected = || select_indices(query.clone(), 2, rows);
     let softmax = |scores: Tensor<4>| {
         let options = AttentionOptions {
             bias: options
@@ -85,12 +82,8 @@ pub(crate) fn explain_with(
             ..options.clone()
         };
         let device = scores.device();
-        let mask = options.pattern.dense_mask_rows(op, &shape, rows, &device);
-        let scores = apply_score_options(scores, &options, |device| {
-            let position = |&row: &usize| query_position(&shape, row);
-            let positions: Vec<i64> = rows.iter().map(position).collect();
-            Tensor::<1, Int>::from_ints(positions.as_slice(), device)
-        });
+        let mask = options.pattern.dense_mask_rows(OP, &shape, rows, &device);
+        let scores = apply_score_options(scores, &options, &shape, rows.iter().copied());
         narrow(weights_of(scores, mask), stored)
     };
     let scale = options.scale.unwrap_or(shape.default_scale());
@@ -99,20 +92,14 @@ pub(crate) fn explain_with(
             softmax(dot_products(widen(selected()), widen(key), scale, &shape))
         }
         WeightFunction::Multiplicative(matrix) => {
-            let query = multiplicative::project_query(op, selected(), matrix.clone(), &shape);
+            let query = multiplicative::project_query(OP, selected(), matrix.clone(), &shape);
             let scale = options.scale.unwrap_or(1.0);
             softmax(dot_products(query, widen(key), scale, &shape))
         }
         WeightFunction::Additive(vector) => {
             let (query, vector) = (selected(), vector.clone());
-            softmax(additive::mlp_scores(
-                op,
-                query,
-                key,
-                vector,
-                options.scale,
-                &shape,
-            ))
+            let scores = additive::mlp_scores(OP, query, key, vector, options.scale, &shape);
+            softmax(scores)
         }
         WeightFunction::Features(features) => {
             linear_weights(selected(), key, features, options, &shape, rows)
@@ -121,22 +108,22 @@ pub(crate) fn explain_with(
             retention_weights(selected(), key, decays, options, &shape, rows)
         }
         WeightFunction::Hashed(hashing) => {
-            let shape = AttentionShape::from_tensors(op, &query, &query, &query);
-            let mask = lsh_mask(op, hashing, &query, options, rows);
+            let shape = AttentionShape::from_tensors(OP, &query, &query, &query);
+            let mask = lsh_mask(OP, hashing, &query, options, rows);
             let key = normalize_rows(widen(query.clone()));
             let scores = dot_products(widen(selected()), key, scale, &shape);
-            let scores = apply_score_options(scores, options, query_positions(&shape));
+            let scores = apply_score_options(scores, options, &shape, rows.iter().copied());
             narrow(weights_of(scores, Some(mask)), stored)
         }
         // The last two materialise all weights.
         WeightFunction::Hard(selection) => {
             let output = hard(query, key.clone(), key, *selection, options);
-            select_rows(output.into_weights(), rows)
+            select_indices(output.into_weights(), 2, rows)
         }
         WeightFunction::Predicted(params, window) => {
             let params = params.as_ref().clone();
             let output = local_predictive(query, key.clone(), key, params, *window, options);
-            select_rows(output.into_weights(), rows)
+            select_indices(output.into_weights(), 2, rows)
         }
     }
 }

@@ -3,7 +3,6 @@
 use burn::tensor::Tensor;
 use zoo_spec::Lsh;
 
-use crate::mechanisms::hard::HardSelection;
 use crate::scan::FeatureMap;
 
 pub(crate) enum WeightFunction {
@@ -24,4 +23,21 @@ pub(crate) enum WeightFunction {
     /// Softmax with a Gaussian around a predicted position, within a window. The position is
     /// predicted by vectors and matrices.
     Predicted(Box<(Tensor<2>, Tensor<3>)>, usize),
+}
+
+/// How hard attention selects its key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum HardSelection {
+    /// The key with the largest score, the first of several. Only the values have a gradient; that
+    /// of queries and keys is zero.
+    Best,
+    /// A key sampled from the softmax of the scores.
+    Sampled {
+        /// Temperature of the softmax in the straight-through gradient. Small values have a high
+        /// variance, large ones a high bias.
+        temperature: f64,
+        /// Random seed of the Gumbel noise, which depends only on the seed and the position and is
+        /// the same on every backend. Use a new seed for each training step.
+        seed: u64,
+    },
 }

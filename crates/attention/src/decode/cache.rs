@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
+
+use crate::shape::{pad_rows, select_indices};
 
 /// Keys and values of the positions so far, in a preallocated buffer.
 ///
@@ -13,15 +15,9 @@ pub struct KvCache {
     rows: Option<[Tensor<4>; 2]>,
     /// Positions appended so far, evicted ones included.
     len: usize,
-    retention: Retention,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Retention {
-    /// All positions, with this initial capacity.
-    All(usize),
-    /// This many of the last positions.
-    Last(usize),
+    initial_capacity: usize,
+    /// How many of the last positions are retained; `usize::MAX` for all.
+    retained: usize,
 }
 
 impl KvCache {
@@ -30,7 +26,8 @@ impl KvCache {
         Self {
             rows: None,
             len: 0,
-            retention: Retention::All(capacity.max(1)),
+            initial_capacity: capacity.max(1),
+            retained: usize::MAX,
         }
     }
 
@@ -44,10 +41,10 @@ impl KvCache {
             size > 0,
             "KV cache: a ring buffer needs at least one position, got 0"
         );
+        // Grows on demand: a window may be wider than any sequence.
         Self {
-            rows: None,
-            len: 0,
-            retention: Retention::Last(size),
+            retained: size,
+            ..Self::new(64)
         }
     }
 
@@ -63,10 +60,7 @@ impl KvCache {
 
     /// Number of stored elements of keys and values, without unused capacity.
     pub fn num_elements(&self) -> usize {
-        let filled = match self.retention {
-            Retention::All(_) => self.len,
-            Retention::Last(size) => size.min(self.len),
-        };
+        let filled = self.retained.min(self.len);
         let elements = |rows: &Tensor<4>| {
             let [batch, kv_heads, _, width] = rows.dims();
             batch * kv_heads * filled * width
@@ -103,10 +97,7 @@ impl KvCache {
         // The rows are taken out to be updated in place: nothing may panic from there on.
         self.check(&key, &value);
         let [_, _, new, _] = key.dims();
-        let filled = match self.retention {
-            Retention::All(_) => self.len + new,
-            Retention::Last(size) => size.min(self.len + new),
-        };
+        let filled = self.retained.min(self.len + new);
         let [keys, values] = match self.rows.take() {
             Some(rows) => rows,
             None => [&key, &value].map(|tensor| self.allocate_like(tensor)),
@@ -162,24 +153,25 @@ impl KvCache {
         }
     }
 
-    /// Grows the buffer to `filled` positions if necessary, and writes the new rows.
+    /// Writes the new rows, doubling the capacity if `filled` positions exceed it.
     fn write(&self, mut rows: Tensor<4>, new: Tensor<4>, filled: usize) -> Tensor<4> {
         let [_, _, capacity, _] = rows.dims();
         if filled > capacity {
-            rows = grow(rows, filled, self.retention);
+            let target = (2 * capacity).max(filled).min(self.retained);
+            rows = pad_rows(rows, [0, target - capacity], 0.0);
         }
-        for (start, part) in self.ranges_of(new.dims()[2]) {
-            rows = assign(rows, new.clone().slice_dim(2, part), start);
+        let [batch, heads, count, width] = new.dims();
+        for (start, part) in self.ranges_of(count) {
+            let target = start..start + part.len();
+            let part = new.clone().slice_dim(2, part);
+            rows = rows.slice_assign([0..batch, 0..heads, target, 0..width], part);
         }
         rows
     }
 
     /// Where to write which of `new` rows: one range, or two in a ring buffer that wraps around.
     fn ranges_of(&self, new: usize) -> Vec<(usize, Range<usize>)> {
-        let size = match self.retention {
-            Retention::All(_) => return vec![(self.len, 0..new)],
-            Retention::Last(size) => size,
-        };
+        let size = self.retained;
         let first = new.saturating_sub(size);
         let start = (self.len + first) % size;
         let until_end = (new - first).min(size - start);
@@ -197,7 +189,7 @@ impl KvCache {
     /// If this is a ring buffer, or there are fewer positions.
     pub fn truncate(&mut self, len: usize) {
         assert!(
-            matches!(self.retention, Retention::All(_)) && len <= self.len,
+            self.retained == usize::MAX && len <= self.len,
             "KV cache: cannot truncate from {} to {len} positions: it must retain every position \
              and have at least as many",
             self.len
@@ -206,10 +198,7 @@ impl KvCache {
     }
 
     /// The cache of the sequences with these batch indices, in this order; an index may repeat.
-    ///
-    /// # Panics
-    ///
-    /// If an index is out of range.
+    /// Panics if an index is out of range.
     #[must_use]
     pub fn select(&self, batch: &[usize]) -> Self {
         Self {
@@ -220,46 +209,17 @@ impl KvCache {
 
     fn allocate_like(&self, tensor: &Tensor<4>) -> Tensor<4> {
         let [batch, heads, new, width] = tensor.dims();
-        let capacity = match self.retention {
-            Retention::All(capacity) => capacity.max(new),
-            // Grows on demand: a window may be wider than any sequence.
-            Retention::Last(size) => size.min(64),
-        };
+        let capacity = self.initial_capacity.max(new).min(self.retained);
         let options = (&tensor.device(), tensor.dtype());
         Tensor::zeros([batch, heads, capacity, width], options)
     }
 }
 
-/// The sequences with these batch indices, in this order. The identity copies nothing.
+/// The sequences with these batch indices, in this order.
 pub(crate) fn select_batch(tensor: Tensor<4>, indices: &[usize]) -> Tensor<4> {
     let [batch, ..] = tensor.dims();
     if let Some(index) = indices.iter().find(|index| **index >= batch) {
         panic!("KV cache: batch index {index} is out of range for batch size {batch}");
     }
-    if indices.iter().copied().eq(0..batch) {
-        return tensor;
-    }
-    let data: Vec<i64> = indices.iter().map(|index| *index as i64).collect();
-    let data = TensorData::new(data, [indices.len()]);
-    let indices = Tensor::<1, Int>::from_data(data, &tensor.device());
-    tensor.select(0, indices)
-}
-
-fn assign(rows: Tensor<4>, new: Tensor<4>, start: usize) -> Tensor<4> {
-    let [batch, heads, count, width] = new.dims();
-    rows.slice_assign([0..batch, 0..heads, start..start + count, 0..width], new)
-}
-
-/// The rows with twice the capacity, or `needed` if that is more, up to the size of a ring buffer.
-fn grow(rows: Tensor<4>, needed: usize, retention: Retention) -> Tensor<4> {
-    let [batch, heads, capacity, width] = rows.dims();
-    let target = (2 * capacity).max(needed);
-    let target = match retention {
-        Retention::All(_) => target,
-        Retention::Last(size) => target.min(size),
-    };
-    let more = target - capacity;
-    let options = (&rows.device(), rows.dtype());
-    let unused = Tensor::zeros([batch, heads, more, width], options);
-    Tensor::cat(vec![rows, unused], 2)
+    select_indices(tensor, 0, indices)
 }

@@ -27,8 +27,8 @@ use crate::{AttentionError, AttentionOptions, AttentionShape, Pattern, flash};
 pub struct DecodeCache {
     mechanism: MechanismConfig,
     capacity: usize,
-    /// Random features of the layer that the cache belongs to.
-    features: Option<FeatureMap>,
+    /// Random features of the layer that the cache belongs to, if it has its own.
+    pub(crate) features: Option<FeatureMap>,
     /// Allocated with the first keys, which determine the sizes.
     storage: Option<Storage>,
 }
@@ -64,17 +64,6 @@ impl DecodeCache {
             features: None,
             storage: None,
         })
-    }
-
-    /// The cache with the random features of a layer.
-    pub(crate) fn with_features(mut self, features: FeatureMap) -> Self {
-        self.features = Some(features);
-        self
-    }
-
-    /// The random features of the layer, if it has its own.
-    pub(crate) fn features(&self) -> Option<FeatureMap> {
-        self.features.clone()
     }
 
     /// The mechanism that the cache belongs to.
@@ -182,7 +171,8 @@ impl DecodeCache {
             dtypes == [dtypes[0]; 3],
             "{OP}: query, key and value must have the same dtype, got {dtypes:?}"
         );
-        let mechanism = self.mechanism;
+        let config = self.mechanism;
+        let mechanism = mechanisms::implementation(&config);
         match self.storage_for(&key, options) {
             Storage::All(cache) => {
                 let seq_k = cache.len() + 1;
@@ -193,8 +183,13 @@ impl DecodeCache {
                 let ([key, value], filled) = cache.append_in_place(key, value);
                 let lengths = vec![filled; query.dims()[0]];
                 let in_place = options.clone().with_pattern(Pattern::key_lengths(lengths));
-                if attends_to_all(&mechanism, options)
-                    && runs_on_cpu_kernel(&query, &key, &value, &in_place)
+                // The CPU kernel reads the cache in place, up to the given lengths, where a slice
+                // would be a copy on some backends. In half precision it would widen the whole
+                // capacity.
+                if mechanism.attends_to_all_keys()
+                    && is_position_independent(options)
+                    && key.dtype() == DType::F32
+                    && selected_kernel(&query, &key, &value, &in_place).is_cpu()
                 {
                     return attend_all(Inputs { query, key, value }, &in_place);
                 }
@@ -204,7 +199,7 @@ impl DecodeCache {
                     pattern => Pattern::Causal.and(pattern.clone()),
                 };
                 let options = options.clone().with_pattern(pattern);
-                match mechanisms::implementation(&mechanism).window() {
+                match mechanism.window() {
                     // The new position is aligned with the last key, whichever way the
                     // window is aligned.
                     Some(window) => attend(SlidingWindow { window }, query, key, value, &options),
@@ -223,19 +218,16 @@ impl DecodeCache {
             }
             Storage::State { state, len } => {
                 check_for_state(options);
-                let context = state.step(query, key, value, options.scale);
+                state.extend(key, value, options.scale);
                 *len += 1;
-                context
+                state.attend(query, options.scale)
             }
         }
     }
 
     /// The cache of the sequences with these batch indices, in this order; an index may repeat.
     /// Beam search selects its beams this way, and a batch drops its finished sequences.
-    ///
-    /// # Panics
-    ///
-    /// If an index is out of range.
+    /// Panics if an index is out of range.
     #[must_use]
     pub fn select(&self, batch: &[usize]) -> Self {
         let storage = self.storage.as_ref().map(|storage| match storage {
@@ -279,10 +271,8 @@ impl DecodeCache {
         let features = self.features.clone();
         let [_, kv_heads, ..] = key.dims();
         self.storage.get_or_insert_with(|| {
-            let state = match features {
-                Some(features) => Some(LinearState::from_features(features)),
-                None => mechanism.state(kv_heads),
-            };
+            let state = features.map(LinearState::from_features);
+            let state = state.or_else(|| mechanism.state(kv_heads));
             match (state, mechanism.window()) {
                 (Some(state), _) => Storage::State { state, len: 0 },
                 // A ring buffer loses the order of the positions.
@@ -304,11 +294,6 @@ fn is_position_independent(options: &AttentionOptions) -> bool {
         && options.bias.is_none()
 }
 
-/// Whether a new position attends to all positions before it.
-fn attends_to_all(mechanism: &MechanismConfig, options: &AttentionOptions) -> bool {
-    mechanisms::implementation(mechanism).attends_to_all_keys() && is_position_independent(options)
-}
-
 /// A recurrent state has neither scores nor positions.
 fn check_for_state(options: &AttentionOptions) {
     reject_score_options(OP, options);
@@ -317,16 +302,4 @@ fn check_for_state(options: &AttentionOptions) {
         "{OP}: a recurrent state supports the patterns full and causal only, got {}",
         options.pattern.kind()
     );
-}
-
-/// Whether the CPU kernel computes a call. It reads the cache in place, up to the given lengths,
-/// where a slice would be a copy on some backends. In half precision it would widen the whole
-/// capacity.
-fn runs_on_cpu_kernel(
-    query: &Tensor<4>,
-    key: &Tensor<4>,
-    value: &Tensor<4>,
-    options: &AttentionOptions,
-) -> bool {
-    key.dtype() == DType::F32 && selected_kernel(query, key, value, options).is_cpu()
 }

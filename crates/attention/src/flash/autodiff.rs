@@ -41,17 +41,11 @@ impl<B: TiledBackward, const PARENTS: usize> Backward<B, PARENTS> for ContextBac
     ) {
         let d_context = gradients.consume::<B>(&ops.node);
         let state = ops.state;
-        let [query, key, value] = state
+        let qkv = state
             .nodes
             .map(|node| checkpointer.retrieve_node_output(node));
         let saved = Saved {
-            inputs: Inputs {
-                query,
-                key,
-                value,
-                mask: state.mask,
-                bias: state.bias,
-            },
+            inputs: Inputs::new(qkv, state.mask, state.bias),
             context: state.context,
             stats: state.stats,
         };
@@ -61,12 +55,7 @@ impl<B: TiledBackward, const PARENTS: usize> Backward<B, PARENTS> for ContextBac
             needs_bias_grad: ops.parents.get(3).is_some_and(Option::is_some),
         };
         let grads = B::tiled_backward(saved, output_grads, &state.settings);
-        let by_parent = [
-            Some(grads.query),
-            Some(grads.key),
-            Some(grads.value),
-            grads.bias,
-        ];
+        let by_parent = grads.qkv.map(Some).into_iter().chain([grads.bias]);
         for (parent, gradient) in ops.parents.into_iter().zip(by_parent) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
@@ -105,16 +94,8 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
     bias: Bias<B>,
     settings: TiledSettings,
 ) -> Outputs<Autodiff<B, C>> {
-    let inputs = |tensors: [AutodiffTensor<B, C>; 3], mask, bias| {
-        let [query, key, value] = tensors.map(|tensor| tensor.into_primitive());
-        Inputs {
-            query,
-            key,
-            value,
-            mask,
-            bias,
-        }
-    };
+    let into_primitives =
+        |tensors: [AutodiffTensor<B, C>; 3]| tensors.map(|tensor| tensor.into_primitive());
     let untracked = <Autodiff<B, C> as AutodiffBackend>::from_inner;
     match Backward::<B, PARENTS>::prepare::<C>(ContextBackward, parents)
         .compute_bound()
@@ -122,7 +103,7 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
     {
         OpsKind::Tracked(mut prep) => {
             let nodes = tensors.each_ref().map(|tensor| prep.checkpoint(tensor));
-            let inputs = inputs(tensors, mask.clone(), bias.clone());
+            let inputs = Inputs::new(into_primitives(tensors), mask.clone(), bias.clone());
             let (context, log_sum_exp, stats) = B::tiled_forward(inputs, settings.clone());
             let d_log_sum_exp = SecondGradient::<B>::default();
             let state = State {
@@ -139,7 +120,7 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
             (context, log_sum_exp, untracked(stats))
         }
         OpsKind::UnTracked(prep) => {
-            let inputs = inputs(tensors, mask, bias);
+            let inputs = Inputs::new(into_primitives(tensors), mask, bias);
             let (context, log_sum_exp, stats) = B::tiled_forward(inputs, settings);
             let (log_sum_exp, stats) = (untracked(log_sum_exp), untracked(stats));
             (prep.finish(context), log_sum_exp, stats)

@@ -1,11 +1,13 @@
 //! Arguments and results of the tiled attention op, shared by all kernels.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, ExtensionType};
 
 use crate::pattern::rule::Rule;
+use crate::pattern::{Examples, TilePlan, cached_plan};
 use crate::{AttentionShape, Dropout};
 
 /// The score of masked keys, instead of minus infinity: WGSL does not guarantee infinities, and
@@ -15,6 +17,13 @@ pub(crate) const MASKED_SCORE: f32 = -2e38;
 
 /// The lower bound for the score of a visible key, however negative its bias is.
 pub(crate) const MIN_VISIBLE_SCORE: f32 = -1e38;
+
+/// `0..length` in ranges of `size`; the last may be shorter.
+pub(crate) fn tiles(length: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..length)
+        .step_by(size)
+        .map(move |start| start..length.min(start + size))
+}
 
 /// Arguments of the op besides its tensors.
 #[derive(Debug, Clone)]
@@ -34,9 +43,14 @@ pub(crate) struct TiledSettings {
     pub(crate) is_portable: bool,
 }
 
-#[cfg(all(test, feature = "tch"))]
 impl TiledSettings {
+    /// The tile plan, cached.
+    pub(crate) fn plan(&self, tile: [usize; 2], examples: Examples) -> Arc<TilePlan> {
+        cached_plan(&self.rule, &self.shape, tile, examples)
+    }
+
     /// A rule with a scale of 0.3 and no other options.
+    #[cfg(all(test, any(feature = "tch", feature = "cube")))]
     pub(crate) fn from_rule(shape: AttentionShape, rule: Rule) -> Self {
         Self {
             shape,
@@ -63,6 +77,19 @@ pub(crate) struct Inputs<B: Backend> {
     pub(crate) bias: Bias<B>,
 }
 
+impl<B: Backend> Inputs<B> {
+    pub(crate) fn new(qkv: [FloatTensor<B>; 3], mask: DenseMask<B>, bias: Bias<B>) -> Self {
+        let [query, key, value] = qkv;
+        Self {
+            query,
+            key,
+            value,
+            mask,
+            bias,
+        }
+    }
+}
+
 /// Context, log-sum-exp and [softmax statistics](Saved::stats).
 pub(crate) type Outputs<B> = (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>);
 
@@ -80,6 +107,15 @@ pub(crate) enum Bias<B: Backend> {
     None,
     /// Broadcasts to `[batch, heads, seq_q, seq_k]`.
     Added(FloatTensor<B>),
+}
+
+impl<B: Backend> DenseMask<B> {
+    pub(crate) fn as_ref(&self) -> Option<&BoolTensor<B>> {
+        match self {
+            Self::None => None,
+            Self::Bool(mask) => Some(mask),
+        }
+    }
 }
 
 impl<B: Backend> Bias<B> {
@@ -114,8 +150,7 @@ pub(crate) struct OutputGrads<B: Backend> {
 /// Input gradients; that of the bias only if it was requested.
 #[derive(Debug, Clone)]
 pub(crate) struct InputGrads<B: Backend> {
-    pub(crate) query: FloatTensor<B>,
-    pub(crate) key: FloatTensor<B>,
-    pub(crate) value: FloatTensor<B>,
+    /// Of query, key and value.
+    pub(crate) qkv: [FloatTensor<B>; 3],
     pub(crate) bias: Option<FloatTensor<B>>,
 }

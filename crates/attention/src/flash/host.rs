@@ -7,7 +7,7 @@ use burn::backend::tensor::FloatTensor;
 use zoo_kernels::hosts::Host;
 
 use super::broadcast::Broadcast;
-use super::call::{DenseMask, InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
+use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
 use super::cpu::{self, BackwardInputs, Call, Heads};
 #[cfg(any(feature = "flex", feature = "ndarray"))]
 use super::ops::{TiledBackward, TiledForward};
@@ -62,9 +62,11 @@ pub(super) fn backward<B: Host>(
     });
     let like = |values, tensor: &FloatTensor<B>| B::from_vec(values, &tensor.shape());
     InputGrads {
-        query: like(query, &inputs.query),
-        key: like(key, &inputs.key),
-        value: like(value, &inputs.value),
+        qkv: [
+            like(query, &inputs.query),
+            like(key, &inputs.key),
+            like(value, &inputs.value),
+        ],
         bias: d_bias
             .zip(bias_dims)
             .map(|(values, dims)| B::from_vec(values, &dims)),
@@ -105,10 +107,8 @@ fn with_call<B: Host, R>(
     let Inputs {
         query, key, value, ..
     } = inputs;
-    let mask = match &inputs.mask {
-        DenseMask::None => None,
-        DenseMask::Bool(mask) => Some((B::bytes(mask), mask.shape().dims())),
-    };
+    let mask = inputs.mask.as_ref();
+    let mask = mask.map(|mask| (B::bytes(mask), mask.shape().dims()));
     let bias = inputs.bias.as_ref();
     let bias = bias.map(|bias| (B::elements(bias), bias.shape().dims()));
     let shape = &settings.shape;

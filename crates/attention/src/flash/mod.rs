@@ -51,7 +51,7 @@ mod portable;
 
 use std::sync::Arc;
 
-#[cfg(any(feature = "tch", feature = "cube"))]
+#[cfg(feature = "tch")]
 use burn::backend::BackendTensor;
 #[cfg(feature = "cube")]
 use burn::backend::TensorMetadata;
@@ -60,6 +60,7 @@ use burn::tensor::{Bool, DType, Tensor};
 #[cfg(any(feature = "flex", feature = "ndarray"))]
 use zoo_kernels::cpu::InstructionSet;
 pub(crate) use zoo_kernels::has_kernels;
+use zoo_kernels::precision::cast;
 
 pub(crate) use self::broadcast::Broadcast;
 use self::call::{Bias, DenseMask, Inputs, TiledSettings};
@@ -68,7 +69,7 @@ pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;
 use crate::AttentionOptions;
 use crate::pattern::rule::Rule;
-use crate::precision::{narrow, widen, widened};
+use crate::precision::widened;
 
 /// Flash attention: exact softmax attention without materialising the attention weights.
 ///
@@ -124,23 +125,17 @@ pub(crate) fn flash_with_rule(
     rule: Rule,
 ) -> FlashOutput {
     if options.pattern.depends_on_head() {
-        return per_head(
-            [query, key, value],
-            options,
-            |[query, key, value], options| {
-                flash_with_rule(query, key, value, options, rule.clone())
-            },
-        );
+        return per_head([query, key, value], options, &rule);
     }
     let prepared = prepare([&query, &key, &value], options, rule);
-    compute([query, key, value], options, prepared, kernel_for)
+    compute([query, key, value], options, prepared)
 }
 
 /// Computes each head separately, for a pattern that depends on the head.
 fn per_head(
     [query, key, value]: [Tensor<4>; 3],
     options: &AttentionOptions,
-    attend: impl Fn([Tensor<4>; 3], &AttentionOptions) -> FlashOutput,
+    rule: &Rule,
 ) -> FlashOutput {
     let shape = options.check_call(OP, [&query, &key, &value]);
     let outputs = (0..shape.heads).map(|head| {
@@ -148,7 +143,7 @@ fn per_head(
         let query = query.clone().slice_dim(1, head..head + 1);
         let [key, value] =
             [&key, &value].map(|tensor| tensor.clone().slice_dim(1, kv_head..kv_head + 1));
-        attend([query, key, value], &options.at_head(head))
+        flash_with_rule(query, key, value, &options.at_head(head), rule.clone())
     });
     let (contexts, log_sum_exps) = outputs
         .map(|output| (output.context, output.log_sum_exp))
@@ -169,10 +164,7 @@ pub fn composite(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> FlashOutput {
-    let prepared = prepare([&query, &key, &value], options, Rule::Full);
-    compute([query, key, value], options, prepared, |_, _, _, _| {
-        FlashKernel::Composite
-    })
+    zoo_kernels::without_kernels(|| flash_with_log_sum_exp(query, key, value, options))
 }
 
 /// [`flash_with_log_sum_exp`] by tile loops over the backend's operations, even where there are
@@ -186,50 +178,33 @@ pub fn tile_loops(
 ) -> FlashOutput {
     let mut prepared = prepare([&query, &key, &value], options, Rule::Full);
     prepared.0.is_portable = true;
-    compute([query, key, value], options, prepared, kernel_for)
+    compute([query, key, value], options, prepared)
 }
-
-type KernelSelector = fn(&DispatchTensorKind, DType, bool, &TiledSettings) -> FlashKernel;
 
 fn compute(
     [query, key, value]: [Tensor<4>; 3],
     options: &AttentionOptions,
     (settings, mask): (TiledSettings, Option<Tensor<4, Bool>>),
-    selector: KernelSelector,
 ) -> FlashOutput {
     let stored = query.dtype();
-    let bias = options.bias.clone();
-    let (kernel, dtype) = select(&query, mask.is_some(), bias.as_ref(), &settings, selector);
-    let to_compute_dtype = |tensor| {
-        if dtype == stored {
-            tensor
-        } else {
-            widen(tensor)
-        }
-    };
-    let [query, key, value] =
-        [query, key, value].map(|tensor| to_compute_dtype(tensor).into_dispatch());
+    let (kernel, dtype) = select(&query, mask.is_some(), options.bias.as_ref(), &settings);
+    let qkv = [query, key, value].map(|tensor| cast(tensor, dtype).into_dispatch());
     log::trace!("flash attention: kernel {kernel}, {:?}", settings.shape);
-    let inputs = Inputs::<Dispatch> {
-        query,
-        key,
-        value,
-        mask: match mask {
-            Some(mask) => DenseMask::Bool(mask.into_dispatch()),
-            None => DenseMask::None,
-        },
-        bias: match bias {
-            Some(bias) if bias.dtype() == dtype => Bias::Added(bias.into_dispatch()),
-            Some(bias) => Bias::Added(widen(bias).into_dispatch()),
-            None => Bias::None,
-        },
+    let mask = match mask {
+        Some(mask) => DenseMask::Bool(mask.into_dispatch()),
+        None => DenseMask::None,
     };
+    let bias = match options.bias.clone() {
+        Some(bias) => Bias::Added(cast(bias, dtype).into_dispatch()),
+        None => Bias::None,
+    };
+    let inputs = Inputs::<Dispatch>::new(qkv, mask, bias);
     let (context, log_sum_exp, _) = match kernel {
         FlashKernel::Composite => portable::forward(inputs, &settings),
         _ => <Dispatch as TiledForward>::tiled_forward(inputs, settings),
     };
     FlashOutput {
-        context: narrow(Tensor::from_dispatch(context), stored),
+        context: cast(Tensor::from_dispatch(context), stored),
         log_sum_exp: Tensor::from_dispatch(log_sum_exp),
     }
 }
@@ -251,8 +226,7 @@ pub fn selected_kernel(
         return selected_kernel(&query, &key, &value, &options.at_head(0));
     }
     let (settings, mask) = prepare([query, key, value], options, Rule::Full);
-    let bias = options.bias.as_ref();
-    select(query, mask.is_some(), bias, &settings, kernel_for).0
+    select(query, mask.is_some(), options.bias.as_ref(), &settings).0
 }
 
 /// The kernel of a call and the type it computes in: the stored type if the kernel supports half
@@ -262,12 +236,11 @@ fn select(
     has_mask: bool,
     bias: Option<&Tensor<4>>,
     settings: &TiledSettings,
-    selector: KernelSelector,
 ) -> (FlashKernel, DType) {
     let stored = query.dtype();
     let kind = query.clone().into_dispatch().kind;
     let has_mask_or_bias = has_mask || bias.is_some();
-    let kernel = selector(&kind, stored, has_mask_or_bias, settings);
+    let kernel = kernel_for(&kind, stored, has_mask_or_bias, settings);
     let supports_bias = match kernel {
         FlashKernel::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
         // The tile loops compute the bias gradient, in `f32`.
@@ -278,7 +251,7 @@ fn select(
         return (kernel, stored);
     }
     let dtype = widened(stored);
-    (selector(&kind, dtype, has_mask_or_bias, settings), dtype)
+    (kernel_for(&kind, dtype, has_mask_or_bias, settings), dtype)
 }
 
 /// Checks the shapes and splits the pattern, restricted by another rule, into a rule and a dense
@@ -330,13 +303,7 @@ fn kernel_for(
             libtorch::kernel_for(tensor.primitive(), dtype, has_mask_or_bias, settings)
         }
         #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(BackendTensor::Float(tensor)) => {
-            cube::kernel_for(&tensor.device(), dtype, settings)
-        }
-        #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(BackendTensor::Autodiff(tensor)) => {
-            cube::kernel_for(&tensor.primitive().device(), dtype, settings)
-        }
+        DispatchTensorKind::Cube(tensor) => cube::kernel_for(&tensor.device(), dtype, settings),
         #[allow(unreachable_patterns)] // depends on the features
         _ => FlashKernel::Composite,
     }

@@ -25,36 +25,24 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Slice, TensorMetadata};
 
 use self::bias_gradient::BiasGradient;
-use self::call::{Call, TILE, Tile, TileScores, accumulate, cat, tiles, transpose, zero_masked};
-use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
+use self::call::{Call, SoftmaxState, TILE, TileScores, accumulate, cat, transpose, zero_masked};
+use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings, tiles};
 
 pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
-    let Inputs {
-        query,
-        key,
-        value,
-        mask,
-        bias,
-    } = inputs;
-    let call = Call::<B>::new(settings, &query, mask, bias);
-    let mut contexts = Vec::new();
-    let (mut log_sum_exps, mut all_stats) = (Vec::new(), Vec::new());
+    let call = Call::new(settings, &inputs);
+    let [query, key, value] = [inputs.query, inputs.key, inputs.value];
+    let mut outputs = [const { Vec::new() }; 3];
     for row in 0..call.plan.rows() {
         let queries = call.plan.queries(row);
         let query = call.group_heads(B::float_slice(query.clone(), &rows(&queries)));
-        let mut state: Option<(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>)> = None;
-        for (keys, is_unmasked) in call.plan.tiles(0, row) {
-            let tile = Tile {
-                queries: queries.clone(),
-                keys,
-                is_unmasked,
-            };
+        let mut state: Option<SoftmaxState<B>> = None;
+        for tile in call.tiles(row) {
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
             let value = B::float_slice(value.clone(), &rows(&tile.keys));
             let TileScores { scores, mask, .. } = call.scores(query.clone(), key, &tile);
             let tile_max = B::float_max_dim(scores.clone(), 3); // [batch, kv_heads, group * tile, 1]
             let max = match &state {
-                Some((max, ..)) => elementwise_max::<B>(max.clone(), tile_max),
+                Some(old) => elementwise_max::<B>(old.max.clone(), tile_max),
                 None => tile_max,
             };
             let weights = B::float_exp(B::float_sub(scores, max.clone()));
@@ -62,30 +50,27 @@ pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -
             let weights = zero_masked::<B>(weights, mask);
             let sum = B::float_sum_dim(weights.clone(), 3);
             let weights = call.apply_dropout(weights, call.dropout_factors(&tile));
-            let context = call.weighted_sum(weights, value, is_masked); // [batch, kv_heads, group * tile, d_value]
-            state = Some(match state {
-                None => (max, sum, context),
-                Some((old_max, old_sum, old_context)) => {
-                    let rescale = B::float_exp(B::float_sub(old_max, max.clone()));
-                    let sum = B::float_add(B::float_mul(old_sum, rescale.clone()), sum);
-                    let context = B::float_add(B::float_mul(old_context, rescale), context);
-                    (max, sum, context)
+            let context = call.weighted_sum(weights, value, is_masked);
+            let (sum, context) = match state {
+                None => (sum, context),
+                Some(old) => {
+                    let rescale = B::float_exp(B::float_sub(old.max, max.clone()));
+                    let old_sum = B::float_mul(old.sum, rescale.clone());
+                    let old_context = B::float_mul(old.context, rescale);
+                    (
+                        B::float_add(old_sum, sum),
+                        B::float_add(old_context, context),
+                    )
                 }
-            });
+            };
+            state = Some(SoftmaxState { max, sum, context });
         }
-        let (context, log_sum_exp, stats) = match state {
-            Some((max, sum, context)) => call.finish(max, sum, context),
-            None => call.fully_masked(queries.len()),
-        };
-        contexts.push(call.split_heads(context, queries.len()));
-        log_sum_exps.push(call.split_heads(log_sum_exp, queries.len()));
-        all_stats.push(call.split_heads(stats, queries.len()));
+        let state = state.unwrap_or_else(|| call.fully_masked(queries.len()));
+        for (output, tensor) in outputs.iter_mut().zip(call.finish(state)) {
+            output.push(call.split_heads(tensor, queries.len()));
+        }
     }
-    (
-        cat::<B>(contexts, 2),
-        cat::<B>(log_sum_exps, 2),
-        cat::<B>(all_stats, 2),
-    )
+    outputs.map(|tiles| cat::<B>(tiles, 2)).into()
 }
 
 pub(super) fn backward<B: Backend>(
@@ -93,20 +78,15 @@ pub(super) fn backward<B: Backend>(
     output_grads: OutputGrads<B>,
     settings: &TiledSettings,
 ) -> InputGrads<B> {
-    let Inputs {
-        query,
-        key,
-        value,
-        mask,
-        bias,
-    } = saved.inputs;
-    let mut d_bias = bias
+    let call = Call::new(settings, &saved.inputs);
+    let mut d_bias = call
+        .bias
         .as_ref()
         .filter(|_| output_grads.needs_bias_grad)
         .map(|bias| BiasGradient::<B>::new(bias.shape().dims()));
-    let call = Call::<B>::new(settings, &query, mask, bias);
+    let [query, key, value] = [saved.inputs.query, saved.inputs.key, saved.inputs.value];
 
-    let key_tiles: Vec<Range<usize>> = tiles(settings.shape.seq_k).collect();
+    let key_tiles: Vec<Range<usize>> = tiles(settings.shape.seq_k, TILE).collect();
     let mut d_keys: Vec<Option<FloatTensor<B>>> = vec![None; key_tiles.len()];
     let mut d_values: Vec<Option<FloatTensor<B>>> = vec![None; key_tiles.len()];
     let mut d_queries = Vec::new();
@@ -125,13 +105,8 @@ pub(super) fn backward<B: Backend>(
         let delta = B::float_sum_dim(B::float_mul(d_context.clone(), part(&saved.context)), 3);
         let d_log_sum_exp = output_grads.d_log_sum_exp.as_ref().map(part);
         let mut d_query: Option<FloatTensor<B>> = None;
-        for (keys, is_unmasked) in call.plan.tiles(0, row) {
-            let column = keys.start / TILE;
-            let tile = Tile {
-                queries: queries.clone(),
-                keys,
-                is_unmasked,
-            };
+        for tile in call.tiles(row) {
+            let column = tile.keys.start / TILE;
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
             let value = B::float_slice(value.clone(), &rows(&tile.keys));
             let TileScores {
@@ -176,7 +151,7 @@ pub(super) fn backward<B: Backend>(
             let d_scores = B::float_mul(weights.clone(), B::float_sub(d_weights, delta));
             let d_scores = zero_masked::<B>(d_scores, mask.clone());
             if let Some(d_bias) = &mut d_bias {
-                let by_head = call.split_tile_heads(d_scores.clone(), &tile);
+                let by_head = call.split_heads(d_scores.clone(), queries.len());
                 d_bias.add(row, column, by_head);
             }
             let d_dots = match softcap_grad {
@@ -206,9 +181,11 @@ pub(super) fn backward<B: Backend>(
         cat::<B>(filled.collect(), 2)
     };
     InputGrads {
-        query: cat::<B>(d_queries, 2),
-        key: concat(d_keys, key),
-        value: concat(d_values, value),
+        qkv: [
+            cat::<B>(d_queries, 2),
+            concat(d_keys, key),
+            concat(d_values, value),
+        ],
         bias: d_bias.map(|d_bias| d_bias.concat(&call.device)),
     }
 }

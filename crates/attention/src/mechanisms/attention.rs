@@ -14,6 +14,12 @@ pub(crate) struct Inputs {
     pub(crate) value: Tensor<4>,
 }
 
+/// Parameters and options of a call.
+pub(crate) struct Call<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) options: &'a AttentionOptions,
+}
+
 /// A mechanism. By default it is [`flash`](crate::flash()) with the mechanism's pattern.
 pub(crate) trait Attention {
     /// The mask of the mechanism, intersected with that of the options; `None` if there is none.
@@ -28,24 +34,19 @@ pub(crate) trait Attention {
 
     /// Initialises its parameters, besides the projections of a module.
     fn init_params(&self, _sizes: HeadSizes, _device: &Device) -> MechanismParams {
-        MechanismParams::none()
+        MechanismParams::default()
     }
 
-    fn forward(
-        &self,
-        inputs: Inputs,
-        _params: &Params,
-        options: &AttentionOptions,
-    ) -> AttentionOutput {
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
-        let options = self.options(options, key.dims()[2], query.dims()[3]);
+        let options = self.options(call.options, key.dims()[2], query.dims()[3]);
         crate::flash(query, key, value, &options).into()
     }
 
     /// The options with which `flash` computes this mechanism.
     fn options(&self, options: &AttentionOptions, seq_k: usize, d_head: usize) -> AttentionOptions {
         let mut options = match self.pattern(seq_k) {
-            Some(pattern) => restrict(options, pattern),
+            Some(pattern) => options.restricted_to(pattern),
             None => options.clone(),
         };
         let scale = self.default_scale(d_head);
@@ -63,11 +64,14 @@ pub(crate) trait Attention {
     /// Its weight function, to compute the weights of chosen queries.
     fn weight_fn(
         &self,
-        _params: &Params,
+        params: &Params,
         _query: &Tensor<4>,
         _shape: &AttentionShape,
     ) -> WeightFunction {
-        WeightFunction::Softmax
+        match params.features.clone().or(self.features()) {
+            Some(features) => WeightFunction::Features(features),
+            None => WeightFunction::Softmax,
+        }
     }
 
     /// Whether every query attends to all keys that the options allow, by one call of
@@ -81,11 +85,6 @@ pub(crate) trait Attention {
         None
     }
 
-    /// Whether its window aligns queries and keys at the start instead of at the end.
-    fn is_aligned_at_start(&self) -> bool {
-        false
-    }
-
     /// Its feature map, if it is linear attention.
     fn features(&self) -> Option<FeatureMap> {
         None
@@ -93,7 +92,7 @@ pub(crate) trait Attention {
 
     /// An empty recurrent state, if it decodes with one instead of a key/value cache.
     fn state(&self, _kv_heads: usize) -> Option<LinearState> {
-        None
+        self.features().map(LinearState::from_features)
     }
 
     /// Post-processes the context of each head before the output projection of a module.
@@ -105,15 +104,6 @@ pub(crate) trait Attention {
     fn flops(&self, shape: &AttentionShape, options: &AttentionOptions) -> f64 {
         pair_flops(shape, &self.options(options, shape.seq_k, shape.d_head))
     }
-}
-
-/// The options with their pattern intersected with `pattern`.
-fn restrict(options: &AttentionOptions, pattern: Pattern) -> AttentionOptions {
-    let pattern = match options.pattern.clone() {
-        Pattern::Full => pattern,
-        other => other.and(pattern),
-    };
-    options.clone().with_pattern(pattern)
 }
 
 /// Operations of scores and weighted sums over the visible pairs.

@@ -12,7 +12,13 @@ use crate::memo::Memo;
 impl Attention for BigBird {
     fn pattern(&self, seq_k: usize) -> Option<Pattern> {
         static MEMO: Memo<([usize; 5], u64), Pattern> = Memo::new();
-        let sizes = [self.block, self.neighbours, self.global, self.random, seq_k];
+        let sizes = [
+            self.block_size,
+            self.neighbours,
+            self.global,
+            self.random,
+            seq_k,
+        ];
         let pattern = MEMO.get((sizes, self.seed), |_| Pattern::big_bird(self, seq_k));
         Some(pattern.as_ref().clone())
     }
@@ -26,10 +32,10 @@ impl Pattern {
     /// If the block size is zero.
     pub fn big_bird(bird: &BigBird, seq_k: usize) -> Self {
         assert!(
-            bird.block > 0,
+            bird.block_size > 0,
             "big bird: the block size must be at least 1, got 0"
         );
-        let blocks = seq_k.div_ceil(bird.block);
+        let blocks = seq_k.div_ceil(bird.block_size);
         let is_global = |block: usize| block < bird.global || block + bird.global >= blocks;
         let visible = (0..blocks).map(|own| {
             let is_structured = |other: usize| {
@@ -46,7 +52,7 @@ impl Pattern {
             visible
         });
         Self::Blocks {
-            size: bird.block,
+            size: bird.block_size,
             visible: visible.collect(),
         }
     }

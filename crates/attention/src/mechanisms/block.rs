@@ -9,6 +9,8 @@ use crate::Pattern;
 
 impl Attention for Block {
     fn pattern(&self, _: usize) -> Option<Pattern> {
-        Some(Pattern::Block { size: self.size })
+        Some(Pattern::Block {
+            size: self.block_size,
+        })
     }
 }

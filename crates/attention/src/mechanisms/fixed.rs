@@ -13,28 +13,28 @@
 use burn::tensor::Tensor;
 use zoo_spec::Fixed;
 
-use super::strided::rounded_sqrt;
-use super::{Attention, Inputs, Params};
+use super::strided::{causal_if_separable, rounded_sqrt};
+use super::{Attention, Call, Inputs};
 use crate::flash::{flash, flash_with_log_sum_exp, flash_with_rule, merge};
+use crate::pattern::BlockCausal;
 use crate::pattern::rule::Rule;
-use crate::pattern::{BlockCausal, VisibleBlocks};
 use crate::precision::{narrow, widen};
 use crate::{AttentionOptions, AttentionOutput, Pattern};
 
 impl Attention for Fixed {
     fn pattern(&self, seq_k: usize) -> Option<Pattern> {
-        let block = self.block.unwrap_or(rounded_sqrt(seq_k));
+        let block = self.block_size.unwrap_or(rounded_sqrt(seq_k));
         Some(Pattern::fixed(block, self.summary))
-    }
-
-    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        let block = self.block.unwrap_or(rounded_sqrt(key.dims()[2]));
-        fixed(query, key, value, block, self.summary, options).into()
     }
 
     fn is_flash(&self) -> bool {
         false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
+        let Inputs { query, key, value } = inputs;
+        let block = self.block_size.unwrap_or(rounded_sqrt(key.dims()[2]));
+        fixed(query, key, value, block, self.summary, call.options).into()
     }
 }
 
@@ -44,16 +44,8 @@ impl Attention for Fixed {
 /// With a full or causal pattern, as many queries as keys, and no ALiBi, bias or dropout, it
 /// computes `seq · (block + summary · seq / block)` scores; otherwise all of them.
 ///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - result: `[batch, heads, seq_q, d_value]`
-///
-/// # Panics
-///
-/// If the shapes or the options do not match, or the block size is zero.
+/// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the block size is
+/// zero.
 pub fn fixed(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -66,36 +58,25 @@ pub fn fixed(
     let shape = options.check_call(op, [&query, &key, &value]);
     assert!(block > 0, "{op}: a block size must be at least 1, got 0");
     let summary = summary.min(block);
-    let visible = match options.pattern {
-        Pattern::Full => Some(VisibleBlocks::Others),
-        Pattern::Causal => Some(VisibleBlocks::Earlier),
-        _ => None,
-    };
-    // Options that depend on the position would have to be gathered with the keys.
-    let is_position_free =
-        options.alibi.is_none() && options.bias.is_none() && options.dropout.is_none();
     let is_sparse = block < shape.seq_k && summary > 0;
-    let is_fast = is_position_free && is_sparse && shape.seq_q == shape.seq_k;
-    let Some(visible) = visible.filter(|_| is_fast) else {
-        let pattern = options.pattern.clone().and(Pattern::fixed(block, summary));
-        return flash(query, key, value, &options.clone().with_pattern(pattern));
+    let is_causal = causal_if_separable(options, &shape);
+    let Some(is_causal) = is_causal.filter(|_| is_sparse) else {
+        let options = options.restricted_to(Pattern::fixed(block, summary));
+        return flash(query, key, value, &options);
     };
 
     // Rounded once, after merging.
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-    let columns = [&key, &value].map(|tensor| summary_columns(tensor, block, summary, visible));
-    let own = Pattern::Block { size: block };
-    let own = options
-        .clone()
-        .with_pattern(options.pattern.clone().and(own));
+    let columns = [&key, &value].map(|tensor| summary_columns(tensor, block, summary, is_causal));
+    let own = options.restricted_to(Pattern::Block { size: block });
     let own = flash_with_log_sum_exp(query.clone(), key, value, &own);
 
     // The summary columns of the query's own block are in `own` already.
     let other_blocks = Rule::BlockCausal(BlockCausal {
         block_q: block,
         block_k: summary,
-        visible,
+        is_causal,
     });
     let options = options.clone().with_pattern(Pattern::Full);
     let [key, value] = columns;
@@ -105,12 +86,7 @@ pub fn fixed(
 
 /// The gathered summary columns of keys or values, without those that no other block attends to:
 /// `[batch, heads, at most blocks * summary, d]`.
-fn summary_columns(
-    tensor: &Tensor<4>,
-    block: usize,
-    summary: usize,
-    visible: VisibleBlocks,
-) -> Tensor<4> {
+fn summary_columns(tensor: &Tensor<4>, block: usize, summary: usize, is_causal: bool) -> Tensor<4> {
     let [batch, heads, seq, d] = tensor.dims();
     // All but the last block, which may be incomplete.
     let blocks = seq.div_ceil(block) - 1;
@@ -122,12 +98,9 @@ fn summary_columns(
         .slice_dim(3, block - summary..block)
         .reshape([batch, heads, blocks * summary, d]);
     let first = last_block + block - summary;
-    match visible {
-        // No block comes after the last one.
-        VisibleBlocks::Earlier => before,
-        VisibleBlocks::Others if first >= seq => before,
-        VisibleBlocks::Others => {
-            Tensor::cat(vec![before, tensor.clone().slice_dim(2, first..seq)], 2)
-        }
+    // No block comes after the last one.
+    if is_causal || first >= seq {
+        return before;
     }
+    Tensor::cat(vec![before, tensor.clone().slice_dim(2, first..seq)], 2)
 }

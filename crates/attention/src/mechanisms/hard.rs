@@ -22,52 +22,30 @@
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use zoo_spec::Hard;
 
-use super::{Attention, Inputs, Mode, Params};
+use super::{Attention, Call, Inputs, Mode, Params};
+pub use crate::analysis::weights::HardSelection;
 use crate::analysis::weights::WeightFunction;
 use crate::counter::{mix, random_bits, row_key};
 use crate::mechanisms::standard::{
-    apply_score_options, attend_with_weights, isolated_scores, may_mask, query_positions, softmax,
-    tensor_from_rows,
+    attend_with_weights, isolated_scores, may_mask, softmax, tensor_from_rows,
 };
 use crate::precision::widen;
 use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
-/// How hard attention selects its key.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum HardSelection {
-    /// The key with the largest score, the first of several. Only the values have a gradient; that
-    /// of queries and keys is zero.
-    Best,
-    /// A key sampled from the softmax of the scores.
-    Sampled {
-        /// Temperature of the softmax in the straight-through gradient. Small values have a high
-        /// variance, large ones a high bias.
-        temperature: f64,
-        /// Random seed of the Gumbel noise, which depends only on the seed and the position and is
-        /// the same on every backend. Use a new seed for each training step.
-        seed: u64,
-    },
-}
-
 impl Attention for Hard {
-    fn forward(
-        &self,
-        inputs: Inputs,
-        params: &Params,
-        options: &AttentionOptions,
-    ) -> AttentionOutput {
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
-        let selection = match params.mode {
+        let selection = match call.params.mode {
             Mode::Function => sampled(self, self.seed),
             Mode::Training => sampled(self, mix(self.seed ^ next_seed(&query.device()))),
             Mode::Inference => HardSelection::Best,
         };
-        hard(query, key, value, selection, options)
-    }
-
-    fn is_flash(&self) -> bool {
-        false
+        hard(query, key, value, selection, call.options)
     }
 
     fn weight_fn(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -90,18 +68,8 @@ fn sampled(hard: &Hard, seed: u64) -> HardSelection {
 /// A fully masked query gets zeros. Half-precision tensors are computed in `f32` and rounded once,
 /// at the end.
 ///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - context: `[batch, heads, seq_q, d_value]`
-/// - weights: `[batch, heads, seq_q, seq_k]`
-///
-/// # Panics
-///
-/// If the shapes or the options do not match, the temperature is not between 1e-6 and 1e6, or the
-/// tensors do not have the same dtype of at most 32 bits.
+/// Shapes and panics are those of [`standard`](crate::standard()); it also panics if the
+/// temperature is not between 1e-6 and 1e6.
 pub fn hard(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -112,19 +80,15 @@ pub fn hard(
     let op = "hard attention";
     let shape = options.check_call(op, [&query, &key, &value]);
     if let HardSelection::Sampled { temperature, .. } = selection {
+        // With other temperatures, values could overflow.
         assert!(
-            TEMPERATURES.contains(&temperature),
+            (1e-6..=1e6).contains(&temperature),
             "{op}: a temperature must be from 1e-6 to 1e6, got {temperature}"
         );
     }
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-    let scale = options.scale.unwrap_or(shape.default_scale());
-    let scores = apply_score_options(
-        isolated_scores(query, key, scale, &shape, may_mask(options)),
-        options,
-        query_positions(&shape),
-    );
+    let scores = isolated_scores(query, key, options, &shape, may_mask(options));
     let mask = options.pattern.dense_mask(op, &shape, &scores.device());
     let weights = match selection {
         HardSelection::Best => best(scores.detach(), mask),
@@ -138,9 +102,6 @@ pub fn hard(
     };
     attend_with_weights(weights, value, options, &shape, stored, may_mask(options))
 }
-
-/// Temperatures with which no value overflows.
-pub(crate) const TEMPERATURES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
 /// One-hot rows: 1 for the first of the largest scores, unless it is masked, and 0 for the others.
 /// NaN scores stay NaN.

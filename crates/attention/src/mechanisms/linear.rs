@@ -13,39 +13,30 @@
 use burn::tensor::Tensor;
 use zoo_spec::Linear;
 
-use super::{Attention, Inputs, Params};
-use crate::analysis::weights::WeightFunction;
+use super::{Attention, Call, Inputs};
 use crate::precision::{narrow, widen};
 use crate::scan::{
-    FeatureMap, KeyMask, LinearState, append_ones, causal, grouped_matmul, in_head_groups,
-    reject_score_options, weighted_mean,
+    FeatureMap, KeyMask, append_ones, causal, grouped_matmul, in_head_groups, reject_score_options,
+    weighted_mean,
 };
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Linear {
-    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> AttentionOutput {
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
-        linear(query, key, value, self.features.into(), options).into()
+        linear(query, key, value, self.feature_map.into(), call.options).into()
     }
 
     fn default_scale(&self, _: usize) -> f64 {
         1.0
     }
 
-    fn is_flash(&self) -> bool {
-        false
-    }
-
-    fn weight_fn(&self, _: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
-        WeightFunction::Features(self.features.into())
-    }
-
     fn features(&self) -> Option<FeatureMap> {
-        Some(self.features.into())
-    }
-
-    fn state(&self, _: usize) -> Option<LinearState> {
-        Some(LinearState::from_features(self.features.into()))
+        Some(self.feature_map.into())
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
@@ -59,12 +50,7 @@ impl Attention for Linear {
 /// sum to less than 1e-30 gets zeros, like a fully masked one. Random features are divided by the
 /// largest of all keys of a head, so that far smaller ones may underflow.
 ///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - result: `[batch, heads, seq_q, d_value]`
+/// Shapes are those of [`flash`](crate::flash()).
 ///
 /// # Panics
 ///

@@ -21,25 +21,10 @@ impl Attention for LocalM {
     fn window(&self) -> Option<usize> {
         Some(self.window)
     }
-
-    fn is_aligned_at_start(&self) -> bool {
-        true
-    }
 }
 
 /// Attention to the keys at most `window` away from the key with the query's index. A query without
-/// such a key gets zeros.
-///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - result: `[batch, heads, seq_q, d_value]`
-///
-/// # Panics
-///
-/// If the shapes or the options do not match.
+/// such a key gets zeros. Shapes and panics are those of [`flash`](crate::flash()).
 pub fn local_monotonic(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -47,6 +32,6 @@ pub fn local_monotonic(
     window: usize,
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let pattern = options.pattern.clone().and(Pattern::Monotonic { window });
-    flash(query, key, value, &options.clone().with_pattern(pattern))
+    let options = options.restricted_to(Pattern::Monotonic { window });
+    flash(query, key, value, &options)
 }

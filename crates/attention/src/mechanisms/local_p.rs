@@ -13,14 +13,12 @@ use burn::tensor::{Bool, Device, FloatDType, Int, Tensor, TensorData};
 use zoo_spec::LocalP;
 
 use super::{
-    Attention, HeadSizes, Inputs, MechanismParams, Params, matrix_param, pair_flops,
+    Attention, Call, HeadSizes, Inputs, MechanismParams, Params, matrix_param, pair_flops,
     projection_flops, vector_param,
 };
 use crate::analysis::weights::WeightFunction;
 use crate::mechanisms::multiplicative::project_query;
-use crate::mechanisms::standard::{
-    apply_score_options, attend_with_weights, isolated_scores, query_positions, softmax,
-};
+use crate::mechanisms::standard::{attend_with_weights, isolated_scores, softmax};
 use crate::precision::{check_parameter, widen};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
@@ -29,23 +27,18 @@ impl Attention for LocalP {
         MechanismParams {
             vector: Some(vector_param(sizes, device)),
             matrix: Some(matrix_param(sizes, device)),
-            ..MechanismParams::none()
+            ..MechanismParams::default()
         }
-    }
-
-    fn forward(
-        &self,
-        inputs: Inputs,
-        params: &Params,
-        options: &AttentionOptions,
-    ) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        let predictor = (params.vector(&query), params.matrix(&query));
-        local_predictive(query, key, value, predictor, self.window, options)
     }
 
     fn is_flash(&self) -> bool {
         false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
+        let Inputs { query, key, value } = inputs;
+        let predictor = (call.params.vector(&query), call.params.matrix(&query));
+        local_predictive(query, key, value, predictor, self.window, call.options)
     }
 
     fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -68,18 +61,14 @@ impl Attention for LocalP {
 ///
 /// # Shapes
 ///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
+/// As [`standard`](crate::standard()), and
+///
 /// - vector: `[heads, d_head]`, the `v_p` of each head
 /// - matrix: `[heads, d_head, d_head]`, the `W_p` of each head, multiplied from the right
-/// - context: `[batch, heads, seq_q, d_value]`
-/// - weights: `[batch, heads, seq_q, seq_k]`
 ///
 /// # Panics
 ///
-/// If the shapes or the options do not match, the window is zero, or the tensors do not have the
-/// same dtype of at most 32 bits.
+/// As [`standard`](crate::standard()), and if the window is zero.
 pub fn local_predictive(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -93,12 +82,7 @@ pub fn local_predictive(
     let (heads, d_head) = (shape.heads, shape.d_head);
     options.pattern.check(op, &shape);
     assert!(window > 0, "{op}: a window must be at least 1, got 0");
-    assert!(
-        vector.dims() == [heads, d_head],
-        "{op}: the vector must be [heads = {heads}, d_head = {d_head}], got {:?}",
-        vector.dims()
-    );
-    check_parameter(op, "vector", query.dtype(), vector.dtype());
+    check_parameter(op, "vector", &vector, &shape, query.dtype());
 
     let stored = query.dtype();
     let vector = widen(vector.reshape([1, heads, 1, d_head]));
@@ -123,12 +107,7 @@ pub fn local_predictive(
         .mul_scalar(-2.0 / (window as f64).powi(2))
         .exp();
 
-    let scale = options.scale.unwrap_or(shape.default_scale());
-    let scores = apply_score_options(
-        isolated_scores(query, key, scale, &shape, true),
-        options,
-        query_positions(&shape),
-    );
+    let scores = isolated_scores(query, key, options, &shape, true);
     let mask = options.pattern.dense_mask(op, &shape, &device);
     let weights = softmax(scores, mask.into_iter().chain([outside])) * gaussian; // [batch, heads, seq_q, seq_k]
     // Keys outside of the window are masked.

@@ -10,7 +10,7 @@ mod params;
 use burn::tensor::Tensor;
 pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig, for_each_mechanism};
 
-pub(crate) use self::attention::{Attention, Inputs, pair_flops, projection_flops};
+pub(crate) use self::attention::{Attention, Call, Inputs, pair_flops, projection_flops};
 pub use self::fixed::fixed;
 pub use self::lsh::{Hashing, lsh};
 pub(crate) use self::lsh::{lsh_mask, normalize_rows};
@@ -63,16 +63,13 @@ pub fn attend(
 ) -> Tensor<4> {
     let inputs = Inputs { query, key, value };
     let mechanism = mechanism.into();
-    let output = implementation(&mechanism).forward(inputs, &Params::default(), options);
+    let params = &Params::default();
+    let output = implementation(&mechanism).forward(inputs, Call { params, options });
     output.context
 }
 
 /// The kernel that computes a mechanism on the backend of these tensors, or `None` if the mechanism
-/// is not a single call of [`flash`](crate::flash()).
-///
-/// # Panics
-///
-/// As for [`attend`].
+/// is not a single call of [`flash`](crate::flash()). Panics are those of [`attend`].
 pub fn selected_kernel_of(
     mechanism: &MechanismConfig,
     query: &Tensor<4>,

@@ -13,7 +13,7 @@ use burn::tensor::{Device, Tensor};
 use zoo_spec::Multiplicative;
 
 use super::{
-    Attention, HeadSizes, Inputs, MechanismParams, Params, matrix_param, pair_flops,
+    Attention, Call, HeadSizes, Inputs, MechanismParams, Params, matrix_param, pair_flops,
     projection_flops,
 };
 use crate::analysis::weights::WeightFunction;
@@ -28,23 +28,18 @@ impl Attention for Multiplicative {
     fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
         MechanismParams {
             matrix: Some(matrix_param(sizes, device)),
-            ..MechanismParams::none()
+            ..MechanismParams::default()
         }
-    }
-
-    fn forward(
-        &self,
-        inputs: Inputs,
-        params: &Params,
-        options: &AttentionOptions,
-    ) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        let matrix = params.matrix(&query);
-        multiplicative(query, key, value, matrix, options).into()
     }
 
     fn is_flash(&self) -> bool {
         false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
+        let Inputs { query, key, value } = inputs;
+        let matrix = call.params.matrix(&query);
+        multiplicative(query, key, value, matrix, call.options).into()
     }
 
     fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -62,18 +57,8 @@ impl Attention for Multiplicative {
 
 /// Attention with scores `q · W · k`, tile by tile. The default scale is 1.
 ///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - matrix: `[heads, d_head, d_head]`, the `W` of each head
-/// - result: `[batch, heads, seq_q, d_value]`
-///
-/// # Panics
-///
-/// If the shapes or the options do not match, or the tensors do not have the same dtype of at most
-/// 32 bits.
+/// Shapes and panics are those of [`flash`](crate::flash()); `matrix` is `[heads, d_head, d_head]`,
+/// the `W` of each head.
 pub fn multiplicative(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -100,13 +85,8 @@ pub(crate) fn project_query(
     matrix: Tensor<3>,
     shape: &AttentionShape,
 ) -> Tensor<4> {
+    check_parameter(op, "matrix", &matrix, shape, query.dtype());
     let (heads, d_head) = (shape.heads, shape.d_head);
-    assert!(
-        matrix.dims() == [heads, d_head, d_head],
-        "{op}: the matrix must be [heads = {heads}, d_head = {d_head}, d_head = {d_head}], got {:?}",
-        matrix.dims()
-    );
-    check_parameter(op, "matrix", query.dtype(), matrix.dtype());
     let matrix = widen(matrix.reshape([1, heads, d_head, d_head]));
     widen(query).matmul(matrix)
 }

@@ -8,7 +8,7 @@ use crate::memo::Memo;
 use crate::scan::{FeatureMap, ResampledFeatures};
 
 /// Parameters of a mechanism, besides the projections of a module.
-#[derive(Module, Debug)]
+#[derive(Module, Debug, Default)]
 pub struct MechanismParams {
     /// `[heads, d_head]`: the vectors of an additive score, or of a predicted position.
     pub vector: Option<Param<Tensor<2>>>,
@@ -26,14 +26,6 @@ pub(crate) struct HeadSizes {
 }
 
 impl MechanismParams {
-    pub(crate) fn none() -> Self {
-        Self {
-            vector: None,
-            matrix: None,
-            features: None,
-        }
-    }
-
     pub(crate) fn for_mode(&self, mode: Mode) -> Params {
         Params {
             vector: self.vector.as_ref().map(Param::val),
@@ -119,18 +111,12 @@ pub fn init_matrix(heads: usize, d_head: usize) -> Vec<f32> {
 
 fn normal(stream: u64, rows: usize, width: usize) -> Vec<f32> {
     static MEMO: Memo<(u64, usize, usize), Vec<f32>> = Memo::new();
-    let key = (stream, rows, width);
-    MEMO.get(key, |_| sample_normal(stream, rows, width))
-        .to_vec()
-}
-
-fn sample_normal(stream: u64, rows: usize, width: usize) -> Vec<f32> {
     let std = 1.0 / (width as f64).sqrt();
-    let row = |row: usize| {
+    let sample_row = |row: usize| {
         let mut normals = Normals::new([stream, row as u64, width as u64]);
-        (0..width)
-            .map(move |_| (std * normals.next()) as f32)
-            .collect::<Vec<_>>()
+        (0..width).map(move |_| (std * normals.next()) as f32)
     };
-    (0..rows).flat_map(row).collect()
+    let key = (stream, rows, width);
+    MEMO.get(key, |_| (0..rows).flat_map(sample_row).collect())
+        .to_vec()
 }

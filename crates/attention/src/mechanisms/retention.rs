@@ -9,21 +9,21 @@
 use burn::tensor::Tensor;
 use zoo_spec::Retention;
 
-use super::{Attention, Inputs, Params};
+use super::{Attention, Call, Inputs, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::precision::{narrow, widen};
 use crate::scan::{KeyMask, LinearState, causal, reject_score_options};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Retention {
-    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        let decays = retention_decays(key.dims()[1]);
-        retention(query, key, value, &decays, options).into()
-    }
-
     fn is_flash(&self) -> bool {
         false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
+        let Inputs { query, key, value } = inputs;
+        let decays = retention_decays(key.dims()[1]);
+        retention(query, key, value, &decays, call.options).into()
     }
 
     fn weight_fn(&self, _: &Params, _: &Tensor<4>, shape: &AttentionShape) -> WeightFunction {
@@ -53,13 +53,7 @@ impl Attention for Retention {
 /// mechanism has a `group_norm`. Half-precision tensors are computed in `f32` and rounded once, at
 /// the end.
 ///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - decays: one for each key/value head, from 0 to 1
-/// - result: `[batch, heads, seq_q, d_value]`
+/// Shapes are those of [`flash`](crate::flash()); there is one decay for each key/value head.
 ///
 /// # Panics
 ///

@@ -9,10 +9,7 @@ use crate::Pattern;
 
 impl Attention for SlidingWindow {
     fn pattern(&self, _: usize) -> Option<Pattern> {
-        Some(Pattern::Window {
-            left: self.window,
-            right: self.window,
-        })
+        Some(Pattern::window(self.window))
     }
 
     fn window(&self) -> Option<usize> {

@@ -12,22 +12,23 @@
 //! It materialises the `seq_q x seq_k` weights, forward and backward, and returns them: the
 //! reference implementation for the fast mechanisms, and the one to use if the weights are needed.
 
-use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData};
 use zoo_spec::Standard;
 
-use super::{Attention, Inputs, Params};
+use super::{Attention, Call, Inputs};
 use crate::finite::{FiniteRows, poison};
+use crate::pattern::rule::query_position;
 use crate::precision::{narrow, widen};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern};
 
 impl Attention for Standard {
-    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        standard(query, key, value, options)
-    }
-
     fn is_flash(&self) -> bool {
         false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
+        let Inputs { query, key, value } = inputs;
+        standard(query, key, value, call.options)
     }
 }
 
@@ -56,12 +57,9 @@ pub fn standard(
     let op = "standard attention";
     let shape = options.check_call(op, [&query, &key, &value]);
     options.check_device(op, &query.device());
-    let scale = options.scale.unwrap_or(shape.default_scale());
-
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-
-    let scores = isolated_scores(query, key, scale, &shape, may_mask(options));
+    let scores = isolated_scores(query, key, options, &shape, may_mask(options));
     attend_with_scores(op, scores, value, options, &shape, stored)
 }
 
@@ -71,21 +69,25 @@ pub(crate) fn may_mask(options: &AttentionOptions) -> bool {
     has_mask && !options.assume_finite
 }
 
-/// [`dot_products`] that are NaN for non-finite queries and keys, which have no gradient, so that
-/// masked non-finite rows do not affect other rows.
+/// The scores of all queries, with score options. If a key may be masked, [`dot_products`] with
+/// non-finite queries and keys are NaN and have no gradient, so that masked non-finite rows do not
+/// affect other rows.
 pub(crate) fn isolated_scores(
     query: Tensor<4>,
     key: Tensor<4>,
-    scale: f64,
+    options: &AttentionOptions,
     shape: &AttentionShape,
     may_mask: bool,
 ) -> Tensor<4> {
-    if !may_mask {
-        return dot_products(query, key, scale, shape);
-    }
-    let [query, key] = [query, key].map(FiniteRows::new);
-    let scores = dot_products(query.finite, key.finite, scale, shape);
-    scores + nan_scores(query.non_finite, key.non_finite, shape)
+    let scale = options.scale.unwrap_or(shape.default_scale());
+    let scores = if may_mask {
+        let [query, key] = [query, key].map(FiniteRows::new);
+        let scores = dot_products(query.finite, key.finite, scale, shape);
+        scores + nan_scores(query.non_finite, key.non_finite, shape)
+    } else {
+        dot_products(query, key, scale, shape)
+    };
+    apply_score_options(scores, options, shape, 0..shape.seq_q)
 }
 
 /// NaN where a query or a key is not finite, zero elsewhere: `[batch, heads, queries, seq_k]`.
@@ -114,8 +116,8 @@ pub(crate) fn dot_products(
     scores.reshape([batch, heads, queries, shape.seq_k])
 }
 
-/// Attention from scores `[batch, heads, seq_q, seq_k]`: score options, masked softmax, and the
-/// weighted mean of the values.
+/// Attention from scores `[batch, heads, seq_q, seq_k]`: masked softmax, and the weighted mean of
+/// the values.
 pub(crate) fn attend_with_scores(
     op: &str,
     scores: Tensor<4>,
@@ -125,23 +127,17 @@ pub(crate) fn attend_with_scores(
     stored: DType,
 ) -> AttentionOutput {
     let mask = options.pattern.dense_mask(op, shape, &scores.device());
-    let scores = apply_score_options(scores, options, query_positions(shape));
     let weights = softmax(scores, mask); // [batch, heads, seq_q, seq_k]
     attend_with_weights(weights, value, options, shape, stored, may_mask(options))
 }
 
-/// The positions of all queries, aligned with the keys at the end.
-pub(crate) fn query_positions(shape: &AttentionShape) -> impl FnOnce(&Device) -> Tensor<1, Int> {
-    let (seq_q, seq_k) = (shape.seq_q as i64, shape.seq_k as i64);
-    move |device| Tensor::arange(seq_k - seq_q..seq_k, device)
-}
-
-/// Applies softcap, ALiBi and bias to scores `[batch, heads, queries, seq_k]`. The bias has the
-/// rows of these queries, which are at `positions`.
+/// Applies softcap, ALiBi and bias to the scores of some queries, `[batch, heads, queries, seq_k]`.
+/// The bias has the rows of these queries.
 pub(crate) fn apply_score_options(
     scores: Tensor<4>,
     options: &AttentionOptions,
-    positions: impl FnOnce(&Device) -> Tensor<1, Int>,
+    shape: &AttentionShape,
+    queries: impl Iterator<Item = usize>,
 ) -> Tensor<4> {
     let scores = match options.softcap {
         Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
@@ -149,7 +145,8 @@ pub(crate) fn apply_score_options(
     };
     let scores = match &options.alibi {
         Some(slopes) => {
-            scores.clone() - alibi_penalty(slopes, positions(&scores.device()), &scores)
+            let positions = queries.map(|query| query_position(shape, query));
+            scores.clone() - alibi_penalty(slopes, positions.collect(), &scores)
         }
         None => scores,
     };
@@ -190,10 +187,11 @@ pub(crate) fn attend_with_weights(
 }
 
 /// `slope · distance` for queries at `positions`: `[1, heads, queries, seq_k]`.
-fn alibi_penalty(slopes: &[f32], positions: Tensor<1, Int>, scores: &Tensor<4>) -> Tensor<4> {
+fn alibi_penalty(slopes: &[f32], positions: Vec<i64>, scores: &Tensor<4>) -> Tensor<4> {
     let [_, heads, queries, seq_k] = scores.dims();
     let (device, dtype) = (&scores.device(), scores.dtype());
-    let positions = positions.reshape([1, 1, queries, 1]);
+    let positions = TensorData::new(positions, [1, 1, queries, 1]);
+    let positions = Tensor::<4, Int>::from_data(positions, device);
     let keys = Tensor::<1, Int>::arange(0..seq_k as i64, device).reshape([1, 1, 1, seq_k]);
     let distance = (keys - positions).abs().cast(FloatDType::from(dtype)); // [1, 1, queries, seq_k]
     let slopes = TensorData::new(slopes.to_vec(), [1, heads, 1, 1]);

@@ -13,9 +13,10 @@
 use burn::tensor::Tensor;
 use zoo_spec::Strided;
 
-use super::{Attention, Inputs, Params};
+use super::{Attention, Call, Inputs};
 use crate::flash::{FlashOutput, flash, flash_with_log_sum_exp, merge};
 use crate::precision::{narrow, widen};
+use crate::shape::pad_rows;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
 impl Attention for Strided {
@@ -23,14 +24,14 @@ impl Attention for Strided {
         Some(strided_pattern(self.stride.unwrap_or(rounded_sqrt(seq_k))))
     }
 
-    fn forward(&self, inputs: Inputs, _: &Params, options: &AttentionOptions) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        let stride = self.stride.unwrap_or(rounded_sqrt(key.dims()[2]));
-        strided(query, key, value, stride, options).into()
-    }
-
     fn is_flash(&self) -> bool {
         false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
+        let Inputs { query, key, value } = inputs;
+        let stride = self.stride.unwrap_or(rounded_sqrt(key.dims()[2]));
+        strided(query, key, value, stride, call.options).into()
     }
 }
 
@@ -44,16 +45,8 @@ pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
 /// With a full or causal pattern, as many queries as keys, and no ALiBi, bias or dropout, it
 /// computes `seq · (2 stride + seq / stride)` scores; otherwise all of them.
 ///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - result: `[batch, heads, seq_q, d_value]`
-///
-/// # Panics
-///
-/// If the shapes or the options do not match, or the stride is zero.
+/// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the stride is
+/// zero.
 pub fn strided(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -61,29 +54,17 @@ pub fn strided(
     stride: usize,
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let op = OP;
-    let shape = options.check_call(op, [&query, &key, &value]);
+    let shape = options.check_call(OP, [&query, &key, &value]);
     let strided = strided_pattern(stride);
-    let is_causal = match options.pattern {
-        Pattern::Full => Some(false),
-        Pattern::Causal => Some(true),
-        _ => None,
-    };
-    // Options that depend on the position would have to be rearranged with the keys.
-    let is_position_free =
-        options.alibi.is_none() && options.bias.is_none() && options.dropout.is_none();
-    let is_sparse = stride < shape.seq_k;
-    let is_fast = is_position_free && is_sparse && shape.seq_q == shape.seq_k;
-    let Some(is_causal) = is_causal.filter(|_| is_fast) else {
-        let pattern = options.pattern.clone().and(strided);
-        return flash(query, key, value, &options.clone().with_pattern(pattern));
+    let is_causal = causal_if_separable(options, &shape);
+    let Some(is_causal) = is_causal.filter(|_| stride < shape.seq_k) else {
+        return flash(query, key, value, &options.restricted_to(strided));
     };
 
     // Rounded once, after merging.
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-    let near = options.pattern.clone().and(window(stride));
-    let near = options.clone().with_pattern(near);
+    let near = options.restricted_to(Pattern::window(stride - 1));
     let near = flash_with_log_sum_exp(query.clone(), key.clone(), value.clone(), &near);
 
     // Positions with the same remainder modulo the stride form a separate sequence.
@@ -92,17 +73,35 @@ pub fn strided(
     let lengths: Vec<usize> = (0..shape.batch * stride)
         .map(|sequence| (shape.seq_k - sequence % stride).div_ceil(stride))
         .collect();
-    let mut parts = vec![near];
     // Shifted by one row, since the query's own position is already in the window.
-    parts.push(attend_shifted(&split, &lengths, options, Side::Before));
+    let on_side = |side: Side| {
+        let part = attend_shifted(&split, &lengths, options, side);
+        FlashOutput {
+            context: join_strides(part.context, &shape, stride),
+            log_sum_exp: join_strides(part.log_sum_exp, &shape, stride),
+        }
+    };
+    let mut parts = vec![near, on_side(Side::Before)];
     if !is_causal {
-        parts.push(attend_shifted(&split, &lengths, options, Side::After));
-    }
-    for part in &mut parts[1..] {
-        part.context = join_strides(part.context.clone(), &shape, stride);
-        part.log_sum_exp = join_strides(part.log_sum_exp.clone(), &shape, stride);
+        parts.push(on_side(Side::After));
     }
     narrow(merge(&parts).context, stored)
+}
+
+/// Whether attention is causal, if its positions may be rearranged and its keys split into parts:
+/// with a full or causal pattern, as many queries as keys, and no option that depends on positions.
+pub(super) fn causal_if_separable(
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Option<bool> {
+    let is_position_free =
+        options.alibi.is_none() && options.bias.is_none() && options.dropout.is_none();
+    match options.pattern {
+        _ if !is_position_free || shape.seq_q != shape.seq_k => None,
+        Pattern::Full => Some(false),
+        Pattern::Causal => Some(true),
+        _ => None,
+    }
 }
 
 fn strided_pattern(stride: usize) -> Pattern {
@@ -110,20 +109,12 @@ fn strided_pattern(stride: usize) -> Pattern {
         stride > 0,
         "{OP}: a stride must be at least 1, got {stride}"
     );
-    window(stride).or(Pattern::Strided { stride })
-}
-
-fn window(stride: usize) -> Pattern {
-    Pattern::Window {
-        left: stride - 1,
-        right: stride - 1,
-    }
+    Pattern::window(stride - 1).or(Pattern::Strided { stride })
 }
 
 const OP: &str = "strided attention";
 
 /// The side of a query on which its keys are.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Before,
     After,
@@ -136,21 +127,17 @@ fn attend_shifted(
     options: &AttentionOptions,
     side: Side,
 ) -> FlashOutput {
-    let [batch, heads, rows, _] = query.dims();
-    let (queries, keys, pattern) = match side {
-        Side::Before => (1..rows, 0..rows - 1, Pattern::Causal),
+    let [_, _, rows, _] = query.dims();
+    let (without_first, without_last) = (1..rows, 0..rows - 1);
+    let (queries, keys, pattern, left_out) = match side {
+        Side::Before => (without_first, without_last, Pattern::Causal, [1, 0]),
         // The lengths mask the padding at the end; one less for the row left out.
         Side::After => {
             let lengths: Vec<usize> = lengths.iter().map(|length| length.max(&1) - 1).collect();
-            let after = Pattern::Window {
-                left: 0,
-                right: rows,
-            };
-            (
-                0..rows - 1,
-                1..rows,
-                after.and(Pattern::key_lengths(lengths)),
-            )
+            let (left, right) = (0, rows);
+            let after = Pattern::Window { left, right };
+            let pattern = after.and(Pattern::key_lengths(lengths));
+            (without_last, without_first, pattern, [0, 1])
         }
     };
     let [key, value] = [key, value].map(|tensor| tensor.clone().slice_dim(2, keys.clone()));
@@ -158,23 +145,9 @@ fn attend_shifted(
     let options = options.clone().with_pattern(pattern);
     let part = flash_with_log_sum_exp(query, key, value, &options);
     // The row left out is fully masked.
-    let device = part.context.device();
-    let [.., d_value] = part.context.dims();
-    let masked_row = FlashOutput {
-        context: Tensor::zeros([batch, heads, 1, d_value], (&device, part.context.dtype())),
-        log_sum_exp: Tensor::full(
-            [batch, heads, 1, 1],
-            EMPTY_LOG_SUM_EXP,
-            (&device, part.log_sum_exp.dtype()),
-        ),
-    };
-    let join = |masked_row: Tensor<4>, rows: Tensor<4>| match side {
-        Side::Before => Tensor::cat(vec![masked_row, rows], 2),
-        Side::After => Tensor::cat(vec![rows, masked_row], 2),
-    };
     FlashOutput {
-        context: join(masked_row.context, part.context),
-        log_sum_exp: join(masked_row.log_sum_exp, part.log_sum_exp),
+        context: pad_rows(part.context, left_out, 0.0),
+        log_sum_exp: pad_rows(part.log_sum_exp, left_out, EMPTY_LOG_SUM_EXP),
     }
 }
 
@@ -185,15 +158,7 @@ const EMPTY_LOG_SUM_EXP: f32 = -2e38;
 /// `i / stride` of sequence `i % stride`. Padded with zeros.
 fn split_by_stride(tensor: Tensor<4>, rows: usize, stride: usize) -> Tensor<4> {
     let [batch, heads, seq, d] = tensor.dims();
-    let padding = rows * stride - seq;
-    let tensor = if padding > 0 {
-        let options = (&tensor.device(), tensor.dtype());
-        let zeros = Tensor::zeros([batch, heads, padding, d], options);
-        Tensor::cat(vec![tensor, zeros], 2)
-    } else {
-        tensor
-    };
-    tensor
+    pad_rows(tensor, [0, rows * stride - seq], 0.0)
         .reshape([batch, heads, rows, stride, d])
         .permute([0, 3, 1, 2, 4]) // [batch, stride, heads, rows, d]
         .reshape([batch * stride, heads, rows, d])

@@ -42,41 +42,22 @@ impl MultiHeadAttention {
     ///
     /// As [`forward`](Self::forward).
     pub fn query_entropy(&self, input: AttentionInput) -> Result<Tensor<3>, AttentionError> {
-        Ok(self.entropies(input)?.per_query())
+        Ok(self.entropies(input)?.entropy)
     }
 
     /// Mean [`entropy`](crate::entropy()) of each head over the queries that are not fully masked,
     /// in `f32`, differentiable. The value input is ignored.
     ///
     /// Memory is O(n), except for `additive`, `hard`, `lsh`, `linear` and `performer`, and with
-    /// ALiBi, where the weights are materialised.
-    ///
-    /// # Shapes
-    ///
-    /// - output: `[batch, n_heads]`
-    ///
-    /// # Errors
-    ///
-    /// As [`query_entropy`](Self::query_entropy).
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// ALiBi, where the weights are materialised. The output is `[batch, n_heads]`; errors and
+    /// panics are those of [`query_entropy`](Self::query_entropy).
     pub fn head_entropy(&self, input: AttentionInput) -> Result<Tensor<2>, AttentionError> {
         Ok(self.entropies(input)?.per_head())
     }
 
     /// Mean entropy of all queries that are not fully masked, `[1]`, as a regularisation term: a
     /// positive coefficient sharpens attention, a negative one flattens it. The value input is
-    /// ignored. Memory is that of [`head_entropy`](Self::head_entropy).
-    ///
-    /// # Errors
-    ///
-    /// As [`query_entropy`](Self::query_entropy).
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// ignored. Memory, errors and panics are those of [`head_entropy`](Self::head_entropy).
     pub fn entropy_penalty(&self, input: AttentionInput) -> Result<Tensor<1>, AttentionError> {
         Ok(self.entropies(input)?.mean())
     }
@@ -100,11 +81,7 @@ impl MultiHeadAttention {
     ) -> (Tensor<4>, Tensor<4>, WeightFunction, AttentionOptions) {
         // The last query is aligned with the last key.
         let first = input.key.dims()[1] as i64 - input.query.dims()[1] as i64;
-        let query = self.queries(input.query, first);
-        let key = match &self.key {
-            Some(_) => self.keys(input.key, 0),
-            None => query.clone(),
-        };
+        let [query, key] = self.query_and_key([input.query, input.key], [first, 0]);
         let options = AttentionOptions {
             dropout: None,
             ..self.options(&query, input.pattern)

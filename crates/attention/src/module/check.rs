@@ -129,7 +129,7 @@ mod tests {
         let of = |mechanism: Mechanism| new(8, 2).with_mechanism(mechanism);
         let with = |mechanism: MechanismConfig| new(8, 2).with_mechanism(mechanism);
         let no_blocks = Fixed {
-            block: Some(0),
+            block_size: Some(0),
             summary: 1,
         };
         let rotary = |theta| Positions::Rotary { theta };
@@ -172,17 +172,20 @@ mod tests {
                 "theta must be a number above 0, got -1",
             ),
             (
-                with(Block { size: 0 }.into()),
-                "size must be at least 1, got 0",
+                with(Block { block_size: 0 }.into()),
+                "block_size must be at least 1, got 0",
             ),
             (
                 with(LocalP { window: 0 }.into()),
                 "window must be at least 1, got 0",
             ),
-            (with(no_blocks.into()), "block must be at least 1, got 0"),
+            (
+                with(no_blocks.into()),
+                "block_size must be at least 1, got 0",
+            ),
             (
                 with(Lsh::new(8, 0, 0).into()),
-                "rounds must be at least 1, got 0",
+                "n_hashes must be at least 1, got 0",
             ),
             (
                 of(Mechanism::Retention).with_temperature(2.0),

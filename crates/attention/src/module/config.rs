@@ -130,11 +130,7 @@ impl MultiHeadAttentionConfig {
         })
     }
 
-    /// Checks the configuration without a device.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_init`](Self::try_init).
+    /// Checks the configuration without a device. Errors are those of [`try_init`](Self::try_init).
     pub fn validate(&self) -> Result<(), AttentionError> {
         self.check().map(|_| ())
     }

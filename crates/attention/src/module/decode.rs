@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use super::{MultiHeadAttention, Positions};
 use crate::decode::cache::select_batch;
 use crate::mechanisms::linear::linear;
-use crate::mechanisms::{self, Inputs};
+use crate::mechanisms::{self, Inputs, LocalM, MechanismConfig};
 use crate::scan::{FeatureMap, LinearState};
 use crate::{AttentionError, DecodeCache, Pattern, flash};
 
@@ -21,10 +21,7 @@ pub struct ProjectedMemory {
 
 impl ProjectedMemory {
     /// The memory of the sequences with these batch indices, in this order; an index may repeat.
-    ///
-    /// # Panics
-    ///
-    /// If an index is out of range.
+    /// Panics if an index is out of range.
     #[must_use]
     pub fn select(&self, batch: &[usize]) -> Self {
         let state = self.state.as_ref();
@@ -43,11 +40,9 @@ impl MultiHeadAttention {
     ///
     /// [`AttentionError::CannotDecode`] if the mechanism does not decode incrementally.
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, AttentionError> {
-        let cache = DecodeCache::new(self.mechanism, capacity)?;
-        Ok(match &self.params.features {
-            Some(resampled) => cache.with_features(resampled.features()),
-            None => cache,
-        })
+        let mut cache = DecodeCache::new(self.mechanism, capacity)?;
+        cache.features = self.resampled_features();
+        Ok(cache)
     }
 
     /// Processes a prompt at once and fills the cache: causal [`forward`](Self::forward), after
@@ -72,7 +67,7 @@ impl MultiHeadAttention {
         let options = self.options(&inputs.query, Pattern::Causal);
         cache.extend(inputs.key.clone(), inputs.value.clone(), &options);
         // With the features of the cache: those of the layer may have been resampled since.
-        self.project_output(match cache.features() {
+        self.project_output(match cache.features.clone() {
             Some(features) => linear(inputs.query, inputs.key, inputs.value, features, &options),
             None => self.attend(inputs, &options).context,
         })
@@ -117,10 +112,8 @@ impl MultiHeadAttention {
     /// If the mechanism computes its keys from its queries (`lsh`).
     pub fn project_memory(&self, key: Tensor<3>, value: Tensor<3>) -> ProjectedMemory {
         let (key, value) = (self.keys(key, 0), self.values(value));
-        let features = match &self.params.features {
-            Some(resampled) => Some(resampled.features()),
-            None => mechanisms::implementation(&self.mechanism).features(),
-        };
+        let mechanism = mechanisms::implementation(&self.mechanism);
+        let features = self.resampled_features().or(mechanism.features());
         let state = features.map(|features| {
             let mut state = LinearState::from_features(features.clone());
             let scale = self.options(&key, Pattern::Full).scale;
@@ -136,14 +129,8 @@ impl MultiHeadAttention {
     /// The last query is aligned with the last key. With rotary positions or ALiBi, the output of a
     /// single query therefore differs from that of the same query among others.
     ///
-    /// # Shapes
-    ///
-    /// - query: `[batch, seq_q, d_model]`
-    /// - output: `[batch, seq_q, d_model]`
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// Query and output are `[batch, seq_q, d_model]`. Panics are those of
+    /// [`forward`](Self::forward).
     pub fn cross_attend(
         &self,
         query: Tensor<3>,
@@ -167,11 +154,6 @@ impl MultiHeadAttention {
     /// sequence, as in decoding. It differs from `cross_attend` only for `local-m`, whose window is
     /// centred on the query's own position.
     ///
-    /// # Shapes
-    ///
-    /// - query: `[batch, seq_q, d_model]`
-    /// - output: `[batch, seq_q, d_model]`
-    ///
     /// # Panics
     ///
     /// As [`forward`](Self::forward); if the layer has rotary positions or ALiBi, which align the
@@ -188,10 +170,9 @@ impl MultiHeadAttention {
             "multi-head attention: cross_attend_from does not support positions, got {:?}",
             self.positions
         );
-        let mechanism = mechanisms::implementation(&self.mechanism);
-        let window = match mechanism.window() {
-            Some(window) if mechanism.is_aligned_at_start() && first > 0 => window,
-            Some(_) | None => return self.cross_attend(query, memory, pattern),
+        let window = match self.mechanism {
+            MechanismConfig::LocalM(LocalM { window }) if first > 0 => window,
+            _ => return self.cross_attend(query, memory, pattern),
         };
         let [_, seq_q, _] = query.dims();
         let query = self.queries(query, 0);
@@ -206,6 +187,11 @@ impl MultiHeadAttention {
         self.project_output(Tensor::cat(contexts.collect(), 2))
     }
 
+    fn resampled_features(&self) -> Option<FeatureMap> {
+        let resampled = self.params.features.as_ref();
+        resampled.map(|resampled| resampled.features())
+    }
+
     fn check_cache(&self, cache: &DecodeCache) {
         assert!(
             *cache.mechanism() == self.mechanism,
@@ -214,10 +200,8 @@ impl MultiHeadAttention {
             cache.mechanism().mechanism()
         );
         let [d_model, _] = self.query.weight.dims();
-        let input_dims = [self.key.as_ref(), Some(&self.value)].map(|linear| match linear {
-            Some(linear) => linear.weight.dims()[0],
-            None => d_model,
-        });
+        let input_dims = [self.key.as_ref(), Some(&self.value)]
+            .map(|linear| linear.map_or(d_model, |linear| linear.weight.dims()[0]));
         assert!(
             input_dims == [d_model; 2],
             "multi-head attention: decoding is self-attention, so d_context and d_value_input must \

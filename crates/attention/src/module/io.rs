@@ -30,12 +30,6 @@ pub struct AttentionInput {
 
 impl AttentionInput {
     /// Query, key and value, with every key visible.
-    ///
-    /// # Shapes
-    ///
-    /// - query: `[batch, seq_q, d_model]`
-    /// - key: `[batch, seq_k, d_context]`
-    /// - value: `[batch, seq_k, d_context]`
     pub fn new(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Self {
         Self {
             query,

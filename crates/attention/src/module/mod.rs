@@ -25,7 +25,7 @@ pub use self::config::MultiHeadAttentionConfig;
 pub use self::decode::ProjectedMemory;
 pub use self::io::AttentionInput;
 pub use self::pytorch::PytorchWeights;
-use crate::mechanisms::{self, Inputs, MechanismConfig, MechanismParams, Mode};
+use crate::mechanisms::{self, Call, Inputs, MechanismConfig, MechanismParams, Mode};
 pub use crate::positions::Positions;
 use crate::positions::rotate;
 use crate::seed::next_seed;
@@ -114,7 +114,10 @@ impl MultiHeadAttention {
     ///
     /// If the shapes do not match, or the mechanism does not support the pattern.
     pub fn forward(&self, input: AttentionInput) -> AttentionOutput<3> {
-        let (inputs, options) = self.project_input(input);
+        // The last query is aligned with the last key.
+        let first = input.key.dims()[1] as i64 - input.query.dims()[1] as i64;
+        let inputs = self.project([input.query, input.key, input.value], [first, 0]);
+        let options = self.options(&inputs.query, input.pattern);
         let output = self.attend(inputs, &options);
         AttentionOutput {
             context: self.project_output(output.context),
@@ -169,35 +172,28 @@ impl MultiHeadAttention {
         } else {
             Mode::Inference
         };
-        mechanisms::implementation(&self.mechanism).forward(
-            inputs,
-            &self.params.for_mode(mode),
-            options,
-        )
-    }
-
-    /// The inputs by head, `[batch, heads, seq, d_head]`, and the options of the mechanism.
-    fn project_input(&self, input: AttentionInput) -> (Inputs, AttentionOptions) {
-        // The last query is aligned with the last key.
-        let first = input.key.dims()[1] as i64 - input.query.dims()[1] as i64;
-        let inputs = self.project([input.query, input.key, input.value], [first, 0]);
-        let options = self.options(&inputs.query, input.pattern);
-        (inputs, options)
+        let params = &self.params.for_mode(mode);
+        mechanisms::implementation(&self.mechanism).forward(inputs, Call { params, options })
     }
 
     /// Queries, keys and values by head; queries and keys start at the given positions.
-    fn project(
+    fn project(&self, [query, key, value]: [Tensor<3>; 3], first: [i64; 2]) -> Inputs {
+        let [query, key] = self.query_and_key([query, key], first);
+        let value = self.values(value);
+        Inputs { query, key, value }
+    }
+
+    fn query_and_key(
         &self,
-        [query, key, value]: [Tensor<3>; 3],
+        [query, key]: [Tensor<3>; 2],
         [first_query, first_key]: [i64; 2],
-    ) -> Inputs {
+    ) -> [Tensor<4>; 2] {
         let query = self.queries(query, first_query);
         let key = match &self.key {
             Some(_) => self.keys(key, first_key),
             None => query.clone(),
         };
-        let value = self.values(value);
-        Inputs { query, key, value }
+        [query, key]
     }
 
     fn queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {

@@ -37,8 +37,7 @@ impl MultiHeadAttention {
     ///
     /// [`AttentionError`](crate::AttentionError) if a weight is missing, unknown, or of another
     /// shape than that of this module.
-    pub fn with_pytorch_weights(self, weights: PytorchWeights) -> Result<Self, Error> {
-        let mut weights = weights;
+    pub fn with_pytorch_weights(self, mut weights: PytorchWeights) -> Result<Self, Error> {
         let Some(key_projection) = &self.key else {
             return Err(Error::KeysFromQueries {
                 mechanism: self.mechanism.mechanism(),
@@ -52,18 +51,13 @@ impl MultiHeadAttention {
         ];
         let sizes = projections.map(|(_, linear)| sizes(linear));
         let [of_query, of_key, of_value] = sizes;
-        let rows = of_query.d_out + of_key.d_out + of_value.d_out;
 
         // PyTorch packs the three projections if their inputs have the same dimension.
         let is_packed = of_query.d_in == of_key.d_in && of_query.d_in == of_value.d_in;
         let matrices = if is_packed {
+            let rows = sizes.iter().map(|size| size.d_out).sum();
             let all = weights.take("in_proj_weight", &[rows, of_query.d_in])?;
-            let mut all = all.as_slice();
-            sizes.map(|size| {
-                let (these, others) = all.split_at(size.d_out * size.d_in);
-                all = others;
-                these.to_vec()
-            })
+            split(&all, sizes.map(|size| size.d_out * size.d_in))
         } else {
             let mut each = |key, size: Sizes| weights.take(key, &[size.d_out, size.d_in]);
             [
@@ -72,38 +66,18 @@ impl MultiHeadAttention {
                 each("v_proj_weight", of_value)?,
             ]
         };
-        let key = "in_proj_bias";
-        let mut biases = [None, None, None];
-        if weights.has(key) || projections.iter().any(|(_, linear)| linear.bias.is_some()) {
-            let all = weights.take(key, &[rows])?;
-            let without = projections.iter().find(|(_, linear)| linear.bias.is_none());
-            if let Some((projection, _)) = without {
-                return Err(Error::UnexpectedBias { key, projection });
-            }
-            let mut all = all.as_slice();
-            biases = sizes.map(|size| {
-                let (these, others) = all.split_at(size.d_out);
-                all = others;
-                Some(these.to_vec())
-            });
-        }
+        let [query_bias, key_bias, value_bias] = weights
+            .take_bias("in_proj_bias", &projections)?
+            .map(|all| split(&all, sizes.map(|size| size.d_out)).map(Some))
+            .unwrap_or_default();
         let size = self::sizes(&self.output);
         let output = weights.take("out_proj.weight", &[size.d_out, size.d_in])?;
-        let key = "out_proj.bias";
-        let output_bias = match (weights.has(key), &self.output.bias) {
-            (false, None) => None,
-            (true, None) => {
-                let projection = "output";
-                return Err(Error::UnexpectedBias { key, projection });
-            }
-            (_, Some(_)) => Some(weights.take(key, &[size.d_out])?),
-        };
+        let output_bias = weights.take_bias("out_proj.bias", &[("output", &self.output)])?;
         if let Some(key) = weights.0.into_keys().next() {
             return Err(Error::UnknownWeight { key });
         }
 
         let [query, key, value] = matrices;
-        let [query_bias, key_bias, value_bias] = biases;
         Ok(Self {
             query: with_weights(self.query, query, query_bias),
             key: self.key.map(|linear| with_weights(linear, key, key_bias)),
@@ -115,8 +89,22 @@ impl MultiHeadAttention {
 }
 
 impl PytorchWeights {
-    fn has(&self, key: &str) -> bool {
-        self.0.contains_key(key)
+    /// Removes the bias of some projections; `None` if neither module has it.
+    fn take_bias(
+        &mut self,
+        key: &'static str,
+        projections: &[(&'static str, &Linear)],
+    ) -> Result<Option<Vec<f32>>, Error> {
+        let without = |(_, linear): &&(&'static str, &Linear)| linear.bias.is_none();
+        if !self.0.contains_key(key) && projections.iter().all(|linear| without(&linear)) {
+            return Ok(None);
+        }
+        let rows = projections.iter().map(|(_, linear)| sizes(linear).d_out);
+        let bias = self.take(key, &[rows.sum()])?;
+        match projections.iter().find(without) {
+            Some((projection, _)) => Err(Error::UnexpectedBias { key, projection }),
+            None => Ok(Some(bias)),
+        }
     }
 
     /// Removes a weight and returns its elements in row-major order.
@@ -135,6 +123,15 @@ impl PytorchWeights {
         }
         Ok(data.iter::<f32>().collect())
     }
+}
+
+/// Consecutive parts with these lengths.
+fn split(mut elements: &[f32], lengths: [usize; 3]) -> [Vec<f32>; 3] {
+    lengths.map(|length| {
+        let (part, others) = elements.split_at(length);
+        elements = others;
+        part.to_vec()
+    })
 }
 
 /// Input and output dimension of a projection.
@@ -168,10 +165,6 @@ fn with_weights(linear: Linear, weight: Vec<f32>, bias: Option<Vec<f32>>) -> Lin
 fn replace<const D: usize>(param: Param<Tensor<D>>, data: TensorData) -> Param<Tensor<D>> {
     param.map(|old| {
         let new = Tensor::from_data(data, (&old.device(), old.dtype()));
-        if old.is_require_grad() {
-            new.require_grad()
-        } else {
-            new
-        }
+        new.set_require_grad(old.is_require_grad())
     })
 }

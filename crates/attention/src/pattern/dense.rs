@@ -2,19 +2,17 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 
 use super::Pattern;
 use super::rule::Rule;
 use crate::AttentionShape;
-use crate::shape::check_device;
+use crate::shape::{check_device, select_indices};
 
 impl Pattern {
-    /// This pattern as a bool mask, `true` where masked, or `None` if nothing is masked.
-    ///
-    /// # Shapes
-    ///
-    /// `[batch, heads, seq_q, seq_k]`; a dimension is 1 where the pattern is the same for all.
+    /// This pattern as a bool mask `[batch, heads, seq_q, seq_k]`, `true` where masked; a dimension
+    /// is 1 where the pattern is the same for all. `None` if nothing is masked.
     ///
     /// # Panics
     ///
@@ -27,6 +25,7 @@ impl Pattern {
     ) -> Option<Tensor<4, Bool>> {
         self.check(op, shape);
         let [batch, _, seq_q, seq_k] = shape.scores();
+        let mask_of = |part: &Self| part.dense_mask(op, shape, device);
         match self {
             Self::Full => None,
             // A single query is aligned with the last key, so nothing is masked.
@@ -41,14 +40,10 @@ impl Pattern {
             }
             Self::Monotonic { window } => Some(window_mask([*window; 2], 0, shape, device)),
             Self::KeyLengths(lengths) => {
-                let lengths: Vec<i64> = lengths.iter().map(|&length| length as i64).collect();
-                let lengths = Tensor::<1, Int>::from_ints(lengths.as_slice(), device)
-                    .reshape([batch, 1, 1, 1])
-                    .expand([batch, 1, 1, seq_k]);
-                let keys = Tensor::<1, Int>::arange(0..seq_k as i64, device)
-                    .reshape([1, 1, 1, seq_k])
-                    .expand([batch, 1, 1, seq_k]);
-                Some(keys.greater_equal(lengths)) // [batch, 1, 1, seq_k]
+                let of_example = |&length: &usize| (0..seq_k).map(move |key| key >= length);
+                let mask: Vec<bool> = lengths.iter().flat_map(of_example).collect();
+                let mask = TensorData::new(mask, [batch, 1, 1, seq_k]);
+                Some(Tensor::from_data(mask, device))
             }
             Self::KeyPadding(padding) => {
                 check_device(op, "a key padding mask", device, &padding.device());
@@ -58,22 +53,34 @@ impl Pattern {
                 check_device(op, "a dense mask", device, &mask.device());
                 Some(mask.clone())
             }
-            Self::And(a, b) => mask_union(
-                a.dense_mask(op, shape, device),
-                b.dense_mask(op, shape, device),
-            ),
-            Self::Or(a, b) => mask_intersection(
-                a.dense_mask(op, shape, device),
-                b.dense_mask(op, shape, device),
-            ),
-            Self::Block { .. }
-            | Self::Blocks { .. }
-            | Self::Strided { .. }
-            | Self::SummaryColumns { .. }
-            | Self::Global(_)
-            | Self::Documents(_)
-            | Self::Predicate(_) => {
+            Self::And(a, b) => mask_union(mask_of(a), mask_of(b)),
+            Self::Or(a, b) => mask_intersection(mask_of(a), mask_of(b)),
+            _ => {
                 let queries = std::iter::once(0..seq_q);
+                Some(mask_from_rule(self, shape, queries, device))
+            }
+        }
+    }
+
+    /// The [`dense_mask`](Self::dense_mask) of the queries `rows`, `[batch, heads, rows, seq_k]`; a
+    /// dimension is 1 where the pattern is the same for all. `None` if nothing is masked.
+    pub(crate) fn dense_mask_rows(
+        &self,
+        op: &str,
+        shape: &AttentionShape,
+        rows: &[usize],
+        device: &Device,
+    ) -> Option<Tensor<4, Bool>> {
+        self.check(op, shape);
+        let mask_of = |part: &Self| part.dense_mask_rows(op, shape, rows, device);
+        match self {
+            Self::Full => None,
+            Self::KeyPadding(_) => self.dense_mask(op, shape, device),
+            Self::Dense(mask) => Some(select_rows_broadcast(mask.clone(), rows)),
+            Self::And(a, b) if self.has_tensor_mask() => mask_union(mask_of(a), mask_of(b)),
+            Self::Or(a, b) if self.has_tensor_mask() => mask_intersection(mask_of(a), mask_of(b)),
+            _ => {
+                let queries = rows.iter().map(|&row| row..row + 1);
                 Some(mask_from_rule(self, shape, queries, device))
             }
         }
@@ -96,7 +103,7 @@ fn window_mask(
 }
 
 /// The mask of a pattern without tensors, for some ranges of queries.
-pub(super) fn mask_from_rule(
+fn mask_from_rule(
     pattern: &Pattern,
     shape: &AttentionShape,
     queries: impl Iterator<Item = Range<usize>> + Clone,
@@ -138,7 +145,7 @@ pub(crate) fn mask_union(a: Mask, b: Mask) -> Mask {
 }
 
 /// Masks what both masks exclude; `None` excludes nothing.
-pub(super) fn mask_intersection(a: Mask, b: Mask) -> Mask {
+fn mask_intersection(a: Mask, b: Mask) -> Mask {
     let (a, b) = broadcast(a?, b?);
     Some(a.bool_and(b))
 }
@@ -148,4 +155,15 @@ fn broadcast(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> (Tensor<4, Bool>, Tensor
     let (a_dims, b_dims) = (a.dims(), b.dims());
     let dims: [usize; 4] = std::array::from_fn(|dim| a_dims[dim].max(b_dims[dim]));
     (a.expand(dims), b.expand(dims))
+}
+
+/// The given rows of a mask or bias `[_, _, seq_q, _]`, which may be broadcast over the queries.
+pub(crate) fn select_rows_broadcast<K: Basic>(
+    tensor: Tensor<4, K>,
+    rows: &[usize],
+) -> Tensor<4, K> {
+    match tensor.dims() {
+        [_, _, 1, _] => tensor,
+        _ => select_indices(tensor, 2, rows),
+    }
 }

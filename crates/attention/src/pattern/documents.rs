@@ -5,11 +5,11 @@ use std::ops::Range;
 use super::coverage::{Coverage, as_keys};
 
 /// The positions of an example as runs of one document.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Documents(Vec<Run>);
 
 /// Consecutive positions of one document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     /// The first position after the run.
     end: usize,
@@ -54,14 +54,10 @@ impl Documents {
             0 => 0,
             run => self.0[run - 1].end,
         };
-        self.overlapping(&positions)
-            .iter()
-            .map(move |run| {
-                let positions = std::mem::replace(&mut start, run.end)..run.end;
-                (positions, run.document)
-            })
-            .filter(move |(_, other)| *other == document)
-            .map(|(positions, _)| positions)
+        self.overlapping(&positions).iter().filter_map(move |run| {
+            let positions = std::mem::replace(&mut start, run.end)..run.end;
+            (run.document == document).then_some(positions)
+        })
     }
 
     fn overlapping(&self, range: &Range<usize>) -> &[Run] {

@@ -11,7 +11,6 @@ mod dense;
 mod documents;
 mod plan;
 mod predicate;
-mod rows;
 pub(crate) mod rule;
 mod split;
 mod summary;
@@ -19,12 +18,11 @@ mod svg;
 
 use burn::tensor::{Bool, Tensor};
 pub(crate) use check::is_broadcastable;
-pub(crate) use dense::mask_union;
+pub(crate) use dense::{mask_union, select_rows_broadcast};
 pub(crate) use plan::{Examples, cached_plan};
 pub use plan::{TilePlan, TileRun};
 pub use predicate::Predicate;
-pub(crate) use rows::{select_rows, select_rows_broadcast};
-pub(crate) use summary::{BlockCausal, VisibleBlocks};
+pub(crate) use summary::BlockCausal;
 
 /// An attention mask: the keys that each query attends to.
 ///
@@ -148,11 +146,13 @@ impl Pattern {
     /// A window of `window` keys on either side, and the global tokens `global`:
     /// Beltagy et al., [Longformer](https://arxiv.org/abs/2004.05150), 2020.
     pub fn longformer(window: usize, global: impl Into<Vec<usize>>) -> Self {
-        let window = Self::Window {
-            left: window,
-            right: window,
-        };
-        window.or(Self::Global(global.into()))
+        Self::window(window).or(Self::Global(global.into()))
+    }
+
+    /// A window of `size` keys on either side.
+    pub(crate) fn window(size: usize) -> Self {
+        let (left, right) = (size, size);
+        Self::Window { left, right }
     }
 
     /// The `stride` keys up to the query's position, and every `stride`-th key before it:

@@ -18,7 +18,7 @@ pub struct TilePlan {
     /// Numbers of queries and keys in a tile; the last tiles may be smaller.
     tile: [usize; 2],
     /// Numbers of queries and keys.
-    seq: [usize; 2],
+    pub(super) seq: [usize; 2],
     /// One entry per example, or one for all if they are equal.
     examples: Vec<Rows>,
 }
@@ -70,10 +70,8 @@ impl Pattern {
         self.check(op, shape);
         let mut plan = TilePlan::new(&self.rule(), shape, tile, Examples::Each);
         if self.has_tensor_mask() {
-            for rows in &mut plan.examples {
-                for run in &mut rows.runs {
-                    run.is_full = false;
-                }
+            for run in plan.examples.iter_mut().flat_map(|rows| &mut rows.runs) {
+                run.is_full = false;
             }
         }
         plan
@@ -113,10 +111,8 @@ impl TilePlan {
     /// The fraction of one example's score matrix that is computed.
     pub(super) fn density_of(&self, example: usize) -> f64 {
         let of_row = |row: usize| {
-            let [_, width] = self.tile;
-            let end_of = |tile: usize| (tile * width).min(self.seq[1]);
-            let of_run = |run: &TileRun| end_of(run.tiles.end) - end_of(run.tiles.start);
-            let keys: usize = self.runs(example, row).iter().map(of_run).sum();
+            let runs = self.runs(example, row).iter();
+            let keys: usize = runs.map(|run| self.keys(run).len()).sum();
             self.queries(row).len() * keys
         };
         let computed: usize = (0..self.rows()).map(of_row).sum();
@@ -128,11 +124,7 @@ impl TilePlan {
         self.seq[0].div_ceil(self.tile[0])
     }
 
-    /// The queries of a row of tiles.
-    ///
-    /// # Panics
-    ///
-    /// If the row is out of range.
+    /// The queries of a row of tiles. Panics if the row is out of range.
     pub fn queries(&self, row: usize) -> Range<usize> {
         let rows = self.rows();
         assert!(row < rows, "tile plan: row must be below {rows}, got {row}");
@@ -140,11 +132,8 @@ impl TilePlan {
         start..self.seq[0].min(start + self.tile[0])
     }
 
-    /// The runs of tiles of a row. If all examples are equal, `example` is ignored.
-    ///
-    /// # Panics
-    ///
-    /// If the example or the row is out of range.
+    /// The runs of tiles of a row. If all examples are equal, `example` is ignored. Panics if the
+    /// example or the row is out of range.
     pub fn runs(&self, example: usize, row: usize) -> &[TileRun] {
         let rows = match self.examples.as_slice() {
             [shared] => shared,
@@ -154,11 +143,8 @@ impl TilePlan {
         &rows.runs[start..rows.ends[row]]
     }
 
-    /// The keys of each tile of a row, and whether the tile is full.
-    ///
-    /// # Panics
-    ///
-    /// If the example or the row is out of range.
+    /// The keys of each tile of a row, and whether the tile is full. Panics are those of
+    /// [`runs`](Self::runs).
     pub fn tiles(
         &self,
         example: usize,
@@ -170,10 +156,6 @@ impl TilePlan {
             let keys = move |tile: usize| tile * width..seq_k.min((tile + 1) * width);
             run.tiles.clone().map(move |tile| (keys(tile), run.is_full))
         })
-    }
-
-    pub(super) fn seq(&self) -> [usize; 2] {
-        self.seq
     }
 
     /// The keys of a run.
@@ -279,7 +261,7 @@ mod tests {
             Pattern::Block { size: 7 },
             Pattern::big_bird(
                 &zoo_spec::BigBird {
-                    block: 4,
+                    block_size: 4,
                     random: 1,
                     ..Default::default()
                 },
@@ -352,7 +334,7 @@ mod tests {
     /// blocks before its own.
     #[test]
     fn gathered_summary_columns_are_sparse() {
-        use crate::pattern::{BlockCausal, VisibleBlocks};
+        use crate::pattern::BlockCausal;
         let n = 4096;
         let shape = AttentionShape::single_head(1, n, n);
         let scattered = Pattern::fixed(64, 8).and(Pattern::Causal);
@@ -360,7 +342,7 @@ mod tests {
         let block_causal = Rule::BlockCausal(BlockCausal {
             block_q: 64,
             block_k: 8,
-            visible: VisibleBlocks::Earlier,
+            is_causal: true,
         });
         let gathered = AttentionShape::single_head(1, n, n / 8);
         let plan = TilePlan::new(&block_causal, &gathered, [64, 64], Examples::Together);

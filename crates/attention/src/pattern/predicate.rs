@@ -2,30 +2,23 @@
 
 use std::any::TypeId;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Pattern;
 use super::coverage::Coverage;
 
-/// A function that returns whether a key is visible. See [`Pattern::from_fn`] and
-/// [`Pattern::mask_fn`].
+/// A function that returns whether a key is visible. See
+/// [`Pattern::from_fn`](crate::Pattern::from_fn) and [`Pattern::mask_fn`](crate::Pattern::mask_fn).
 #[derive(Clone)]
 pub struct Predicate {
-    function: Function,
+    /// Of batch index, head, and the positions of query and key.
+    function: Arc<dyn Fn(usize, usize, i64, i64) -> bool + Send + Sync>,
+    /// Whether the function depends on the batch index and the head.
+    is_per_head: bool,
     /// The type of a closure without captures. All values of such a type are the same function.
     type_id: Option<TypeId>,
     /// The head, for a function that depends on it.
     head: Option<usize>,
-}
-
-#[derive(Clone)]
-enum Function {
-    /// Of the positions of query and key.
-    Positions(Arc<dyn Fn(i64, i64) -> bool + Send + Sync>),
-    /// Of batch index, head, and the positions of query and key.
-    PerHead(Arc<dyn Fn(usize, usize, i64, i64) -> bool + Send + Sync>),
 }
 
 /// Ranges of more keys are reported as partial without being evaluated.
@@ -37,7 +30,8 @@ impl Predicate {
         F: Fn(i64, i64) -> bool + Send + Sync + 'static,
     {
         Self {
-            function: Function::Positions(Arc::new(is_visible)),
+            function: Arc::new(move |_, _, query, key| is_visible(query, key)),
+            is_per_head: false,
             type_id: type_without_captures::<F>(),
             head: None,
         }
@@ -48,7 +42,8 @@ impl Predicate {
         F: Fn(usize, usize, i64, i64) -> bool + Send + Sync + 'static,
     {
         Self {
-            function: Function::PerHead(Arc::new(is_visible)),
+            function: Arc::new(is_visible),
+            is_per_head: true,
             type_id: type_without_captures::<F>(),
             head: None,
         }
@@ -56,15 +51,15 @@ impl Predicate {
 
     /// Whether heads may have different masks.
     pub(super) fn depends_on_head(&self) -> bool {
-        matches!(self.function, Function::PerHead(_)) && self.head.is_none()
+        self.is_per_head && self.head.is_none()
     }
 
     /// Whether examples may have different masks.
     pub(super) fn depends_on_example(&self) -> bool {
-        matches!(self.function, Function::PerHead(_))
+        self.is_per_head
     }
 
-    fn at_head(&self, head: usize) -> Self {
+    pub(super) fn at_head(&self, head: usize) -> Self {
         Self {
             head: Some(head),
             ..self.clone()
@@ -72,10 +67,7 @@ impl Predicate {
     }
 
     pub(super) fn is_visible(&self, example: usize, query: i64, key: i64) -> bool {
-        match &self.function {
-            Function::Positions(function) => function(query, key),
-            Function::PerHead(function) => function(example, self.head.unwrap_or(0), query, key),
-        }
+        (self.function)(example, self.head.unwrap_or(0), query, key)
     }
 
     pub(super) fn coverage(
@@ -87,44 +79,23 @@ impl Predicate {
         if (keys.end - keys.start) as usize > MAX_KEYS {
             return Coverage::Partial;
         }
-        let (mut any, mut all) = (false, true);
-        for key in keys {
-            for query in queries.clone() {
-                if self.is_visible(example, query, key) {
-                    any = true;
-                } else {
-                    all = false;
-                }
-                if any && !all {
-                    return Coverage::Partial;
-                }
-            }
+        let mut visible = keys.flat_map(|key| {
+            let queries = queries.clone();
+            queries.map(move |query| self.is_visible(example, query, key))
+        });
+        let first = visible.next() == Some(true);
+        if visible.any(|other| other != first) {
+            return Coverage::Partial;
         }
-        Coverage::new(!any, all)
-    }
-
-    /// A bit for each of up to 64 queries, starting at position `first`, that attends to a key.
-    pub(super) fn visible_queries(
-        &self,
-        example: usize,
-        first: i64,
-        queries: usize,
-        key: i64,
-    ) -> u64 {
-        let bit = |i: usize| u64::from(self.is_visible(example, first + i as i64, key)) << i;
-        (0..queries).map(bit).fold(0, |all, bit| all | bit)
-    }
-
-    fn address(&self) -> *const () {
-        match &self.function {
-            Function::Positions(function) => Arc::as_ptr(function).cast(),
-            Function::PerHead(function) => Arc::as_ptr(function).cast(),
-        }
+        Coverage::new(!first, first)
     }
 
     /// What identifies the function: its type, or its address if it captures values.
     fn identity(&self) -> (Option<TypeId>, Option<*const ()>, Option<usize>) {
-        let address = self.type_id.is_none().then(|| self.address());
+        let address = self
+            .type_id
+            .is_none()
+            .then(|| Arc::as_ptr(&self.function).cast());
         (self.type_id, address, self.head)
     }
 }
@@ -141,63 +112,9 @@ impl PartialEq for Predicate {
 
 impl Eq for Predicate {}
 
-impl Hash for Predicate {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.identity().hash(state);
-    }
-}
-
 impl fmt::Debug for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Predicate(..)")
-    }
-}
-
-impl Pattern {
-    /// Whether heads may have different masks without a tensor.
-    pub(crate) fn depends_on_head(&self) -> bool {
-        match self {
-            Self::Predicate(predicate) => predicate.depends_on_head(),
-            Self::And(a, b) | Self::Or(a, b) => a.depends_on_head() || b.depends_on_head(),
-            Self::Full
-            | Self::Causal
-            | Self::Window { .. }
-            | Self::Block { .. }
-            | Self::Blocks { .. }
-            | Self::Strided { .. }
-            | Self::SummaryColumns { .. }
-            | Self::Monotonic { .. }
-            | Self::Global(_)
-            | Self::Documents(_)
-            | Self::KeyLengths(_)
-            | Self::KeyPadding(_)
-            | Self::Dense(_) => false,
-        }
-    }
-
-    /// The pattern of a single head.
-    pub(crate) fn at_head(&self, head: usize) -> Self {
-        match self {
-            Self::Predicate(predicate) => Self::Predicate(predicate.at_head(head)),
-            Self::And(a, b) => a.at_head(head).and(b.at_head(head)),
-            Self::Or(a, b) => a.at_head(head).or(b.at_head(head)),
-            Self::Dense(mask) if mask.dims()[1] > 1 => {
-                Self::Dense(mask.clone().slice_dim(1, head..head + 1))
-            }
-            Self::Full
-            | Self::Causal
-            | Self::Window { .. }
-            | Self::Block { .. }
-            | Self::Blocks { .. }
-            | Self::Strided { .. }
-            | Self::SummaryColumns { .. }
-            | Self::Monotonic { .. }
-            | Self::Global(_)
-            | Self::Documents(_)
-            | Self::KeyLengths(_)
-            | Self::KeyPadding(_)
-            | Self::Dense(_) => self.clone(),
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::AttentionShape;
 
 /// The structured part of a pattern. The variants are those of [`Pattern`](crate::Pattern);
 /// `BlockCausal` exists only here, for gathered summary columns.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
     Full,
     Causal,
@@ -244,7 +244,8 @@ impl Rule {
             Self::KeyLengths(lengths) if key < lengths[example] => u64::MAX,
             Self::KeyLengths(_) => 0,
             Self::Predicate(predicate) => {
-                predicate.visible_queries(example, first, queries.len(), key_position)
+                let is_visible = |i| predicate.is_visible(example, first + i, key_position);
+                (0..queries.len() as i64).fold(0, |all, i| all | u64::from(is_visible(i)) << i)
             }
             Self::And(a, b) => match a.visible_queries(shape, example, queries.clone(), key) {
                 0 => 0,

@@ -1,4 +1,4 @@
-//! Splitting a pattern into a rule and a tensor mask.
+//! Splitting a pattern into a rule and a tensor mask, and into heads.
 
 use burn::tensor::{Bool, Device, Tensor};
 
@@ -19,18 +19,12 @@ impl Pattern {
     ) -> (Rule, Option<Tensor<4, Bool>>) {
         self.check(op, shape);
         match self {
-            Self::KeyPadding(_) | Self::Dense(_) => {
-                (Rule::Full, self.dense_mask(op, shape, device))
-            }
             Self::And(a, b) => {
                 let (rule_a, mask_a) = a.split(op, shape, device);
                 let (rule_b, mask_b) = b.split(op, shape, device);
                 (rule_a.and(rule_b), mask_union(mask_a, mask_b))
             }
-            Self::Or(..) if self.has_tensor_mask() => {
-                // A union with a tensor cannot be split: all of it goes into the mask.
-                (Rule::Full, self.dense_mask(op, shape, device))
-            }
+            // A union with a tensor cannot be split: all of it goes into the mask.
             _ if self.has_tensor_mask() => (Rule::Full, self.dense_mask(op, shape, device)),
             _ => (self.rule(), None),
         }
@@ -71,11 +65,47 @@ impl Pattern {
 
     /// Whether a part of the pattern is a tensor, or needs one because it depends on the head.
     pub(super) fn has_tensor_mask(&self) -> bool {
-        match self {
-            Self::KeyPadding(_) | Self::Dense(_) => true,
+        let is_tensor = |part: &Self| matches!(part, Self::KeyPadding(_) | Self::Dense(_));
+        self.any_part(is_tensor) || self.depends_on_head()
+    }
+
+    /// Whether heads may have different masks without a tensor.
+    pub(crate) fn depends_on_head(&self) -> bool {
+        self.any_part(|part| match part {
             Self::Predicate(predicate) => predicate.depends_on_head(),
-            Self::And(a, b) | Self::Or(a, b) => a.has_tensor_mask() || b.has_tensor_mask(),
             _ => false,
+        })
+    }
+
+    fn any_part(&self, is_match: impl Fn(&Self) -> bool + Copy) -> bool {
+        match self {
+            Self::And(a, b) | Self::Or(a, b) => a.any_part(is_match) || b.any_part(is_match),
+            part => is_match(part),
+        }
+    }
+
+    /// The pattern of a single head.
+    pub(crate) fn at_head(&self, head: usize) -> Self {
+        match self {
+            Self::Predicate(predicate) => Self::Predicate(predicate.at_head(head)),
+            Self::And(a, b) => a.at_head(head).and(b.at_head(head)),
+            Self::Or(a, b) => a.at_head(head).or(b.at_head(head)),
+            Self::Dense(mask) if mask.dims()[1] > 1 => {
+                Self::Dense(mask.clone().slice_dim(1, head..head + 1))
+            }
+            Self::Full
+            | Self::Causal
+            | Self::Window { .. }
+            | Self::Block { .. }
+            | Self::Blocks { .. }
+            | Self::Strided { .. }
+            | Self::SummaryColumns { .. }
+            | Self::Monotonic { .. }
+            | Self::Global(_)
+            | Self::Documents(_)
+            | Self::KeyLengths(_)
+            | Self::KeyPadding(_)
+            | Self::Dense(_) => self.clone(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::coverage::{Coverage, bits_from};
 
 /// The last `summary` keys of each block of `block`; all of them if `summary >= block`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SummaryColumns {
     pub(crate) block: usize,
     pub(crate) summary: usize,
@@ -32,19 +32,12 @@ impl SummaryColumns {
 
 /// A mask by blocks, aligned at the start: query `i` is in block `i / block_q` and key `j` in
 /// block `j / block_k`. A query attends to whole blocks, never to its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockCausal {
     pub(crate) block_q: usize,
     pub(crate) block_k: usize,
-    pub(crate) visible: VisibleBlocks,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum VisibleBlocks {
-    /// The blocks before the query's own (causal).
-    Earlier,
-    /// All blocks but the query's own (bidirectional).
-    Others,
+    /// Whether a query attends to earlier blocks only, and not to all others.
+    pub(crate) is_causal: bool,
 }
 
 impl BlockCausal {
@@ -53,13 +46,13 @@ impl BlockCausal {
             |range: Range<usize>, size: usize| [range.start / size, (range.end - 1) / size];
         let [first, last] = blocks(queries, self.block_q);
         let [first_key, last_key] = blocks(keys, self.block_k);
-        match self.visible {
-            VisibleBlocks::Earlier => Coverage::new(first_key >= last, last_key < first),
-            VisibleBlocks::Others => Coverage::new(
-                [first, last, last_key] == [first_key; 3],
-                last_key < first || first_key > last,
-            ),
+        if self.is_causal {
+            return Coverage::new(first_key >= last, last_key < first);
         }
+        Coverage::new(
+            [first, last, last_key] == [first_key; 3],
+            last_key < first || first_key > last,
+        )
     }
 
     /// A bit for each of up to 64 queries that attends to a key.
@@ -67,10 +60,11 @@ impl BlockCausal {
         let from_block =
             |block: usize| bits_from((block * self.block_q) as i64 - queries.start as i64);
         let block = key / self.block_k;
-        let after = from_block(block + 1);
-        match self.visible {
-            VisibleBlocks::Earlier => after,
-            VisibleBlocks::Others => after | !from_block(block),
-        }
+        let before = if self.is_causal {
+            0
+        } else {
+            !from_block(block)
+        };
+        before | from_block(block + 1)
     }
 }

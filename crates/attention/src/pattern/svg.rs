@@ -13,7 +13,7 @@ impl TilePlan {
     /// The plan of the first example as an SVG: queries from top to bottom, keys from left to
     /// right; full tiles are dark, partial tiles light, and the rest is not computed.
     pub fn to_svg(&self) -> String {
-        let [seq_q, seq_k] = self.seq().map(|size| size as f64);
+        let [seq_q, seq_k] = self.seq.map(|size| size as f64);
         let unit = SIDE / seq_q.max(seq_k);
         let (width, height) = (seq_k * unit, seq_q * unit);
         let mut svg = format!(

@@ -13,6 +13,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use crate::AttentionShape;
+use crate::shape::pad_rows;
 
 /// Positions in a chunk: large enough for efficient matmuls, small enough that the materialised
 /// scores (`CHUNK` for each query) stay small.
@@ -48,8 +49,8 @@ pub(crate) fn causal(
     let chunk = CHUNK.min(length);
     let chunks = length.div_ceil(chunk);
     let after = chunks * chunk - length;
-    let query = pad(query, length - seq_q, after);
-    let [key, value] = [key, value].map(|tensor| pad(tensor, length - seq_k, after));
+    let query = pad_rows(query, [length - seq_q, after], 0.0);
+    let [key, value] = [key, value].map(|tensor| pad_rows(tensor, [length - seq_k, after], 0.0));
 
     // Query heads that share a key/value head are adjacent in each chunk.
     let query = query
@@ -103,7 +104,7 @@ fn exclusive_sums(states: Tensor<4>, decays: &[f64]) -> Tensor<4> {
     let options = (device, states.dtype());
     let size = GROUP.min(count);
     let groups = count.div_ceil(size);
-    let states = pad(states, 0, groups * size - count);
+    let states = pad_rows(states, [0, groups * size - count], 0.0);
     let states = states.reshape([batch, kv_heads, groups, size, width]);
     let within = table(decays, [size, size], options, |decay, i, j| {
         if j < i { power(decay, i - 1 - j) } else { 0.0 }
@@ -144,18 +145,4 @@ fn table(
 
 fn power(decay: f64, exponent: usize) -> f64 {
     decay.powi(exponent as i32)
-}
-
-/// Pads the rows of a tensor `[_, _, rows, _]` with zeros.
-fn pad(tensor: Tensor<4>, before: usize, after: usize) -> Tensor<4> {
-    if before + after == 0 {
-        return tensor;
-    }
-    let [batch, heads, _, width] = tensor.dims();
-    let device = &tensor.device();
-    let options = (device, tensor.dtype());
-    let zeros =
-        |rows: usize| (rows > 0).then(|| Tensor::zeros([batch, heads, rows, width], options));
-    let parts = [zeros(before), Some(tensor), zeros(after)];
-    Tensor::cat(parts.into_iter().flatten().collect(), 2)
 }

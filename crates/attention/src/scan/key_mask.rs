@@ -4,6 +4,7 @@ use burn::tensor::{Bool, Device, Tensor};
 
 use crate::finite::{FiniteRows, poison};
 use crate::pattern::mask_union;
+use crate::shape::pad_rows;
 use crate::{AttentionShape, Pattern};
 
 /// A pattern that masks keys for all queries alike, apart from causal order.
@@ -85,9 +86,7 @@ impl KeyMask {
         let counts = if seq_q <= seq_k {
             counts.slice_dim(2, seq_k - seq_q..seq_k)
         } else {
-            let options = (&counts.device(), counts.dtype());
-            let zeros = Tensor::zeros([batch, kv_heads, seq_q - seq_k, 1], options);
-            Tensor::cat(vec![zeros, counts], 2)
+            pad_rows(counts, [seq_q - seq_k, 0], 0.0)
         };
         let counts = counts
             .reshape([batch, kv_heads, 1, seq_q])

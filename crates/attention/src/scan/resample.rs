@@ -23,34 +23,10 @@ pub struct ResampledFeatures {
     /// `[count, d_head]`
     directions: RunningState<Tensor<2>>,
     interval: usize,
+    /// Forward passes since the last sample; `None` if the training loop calls `resample_before`.
     /// Shared between clones of the module.
     #[module(skip)]
-    passes: Arc<Mutex<Passes>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Passes {
-    /// Forward passes since the last sample.
-    Counted(usize),
-    /// The training loop calls [`ResampledFeatures::resample_before`].
-    External,
-}
-
-impl Passes {
-    /// Counts a pass and returns whether to resample before it.
-    fn is_due(&mut self, interval: usize) -> bool {
-        match self {
-            Self::Counted(count) if *count >= interval => {
-                *count = 1;
-                true
-            }
-            Self::Counted(count) => {
-                *count += 1;
-                false
-            }
-            Self::External => false,
-        }
-    }
+    passes: Arc<Mutex<Option<usize>>>,
 }
 
 impl ResampledFeatures {
@@ -66,7 +42,7 @@ impl ResampledFeatures {
         Self {
             directions: RunningState::new(Tensor::from_data(directions, device)),
             interval: interval.get(),
-            passes: Arc::new(Mutex::new(Passes::Counted(0))),
+            passes: Arc::new(Mutex::new(Some(0))),
         }
     }
 
@@ -83,7 +59,7 @@ impl ResampledFeatures {
     /// is copied: then all copies use the same features within a pass, and a resumed run resamples
     /// at the same steps.
     pub fn resample_before(&self, pass: u64) {
-        *self.lock() = Passes::External;
+        *self.lock() = None;
         if pass > 0 && pass.is_multiple_of(self.interval as u64) {
             self.resample();
         }
@@ -93,13 +69,17 @@ impl ResampledFeatures {
     pub fn training_features(&self) -> FeatureMap {
         // The lock is held while resampling, so that passes of other threads wait.
         let mut passes = self.lock();
-        if passes.is_due(self.interval) {
-            self.resample();
+        if let Some(count) = passes.as_mut() {
+            if *count >= self.interval {
+                self.resample();
+                *count = 0;
+            }
+            *count += 1;
         }
         self.features()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Passes> {
+    fn lock(&self) -> MutexGuard<'_, Option<usize>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -19,19 +19,24 @@ use crate::shape::check_device;
 /// ```
 #[derive(Debug, Clone)]
 pub struct LinearState {
-    features: Option<FeatureMap>,
-    /// The decay of each key/value head, for retention.
-    decays: Option<Vec<f64>>,
+    kind: Kind,
     /// `[batch, kv_heads, features, d_value + 1]`, or `d_value` for retention.
     sums: Option<Tensor<4>>,
     /// `[batch, kv_heads, 1, 1]`: the logarithm of the factor by which `sums` were divided.
     shift: Option<Tensor<4>>,
 }
 
+#[derive(Debug, Clone)]
+enum Kind {
+    Features(FeatureMap),
+    /// Retention: the decay of each key/value head.
+    Decays(Vec<f64>),
+}
+
 impl LinearState {
     /// An empty state for [`linear`](crate::mechanisms::linear::linear()) attention.
     pub fn from_features(features: FeatureMap) -> Self {
-        Self::empty(Some(features), None)
+        Self::empty(Kind::Features(features))
     }
 
     /// An empty state for [`retention`](crate::mechanisms::retention::retention()).
@@ -43,23 +48,19 @@ impl LinearState {
         if let Some(decay) = decays.iter().find(|decay| !(0.0..=1.0).contains(*decay)) {
             panic!("{OP}: a decay must be from 0 to 1, got {decay}");
         }
-        Self::empty(None, Some(decays))
+        Self::empty(Kind::Decays(decays))
     }
 
-    fn empty(features: Option<FeatureMap>, decays: Option<Vec<f64>>) -> Self {
+    fn empty(kind: Kind) -> Self {
         Self {
-            features,
-            decays,
+            kind,
             sums: None,
             shift: None,
         }
     }
 
     /// The state of the given batch indices, in this order; an index may be repeated.
-    ///
-    /// # Panics
-    ///
-    /// If an index is out of range.
+    /// Panics if an index is out of range.
     #[must_use]
     pub fn select(&self, examples: &[usize]) -> Self {
         let select = |tensor: &Option<Tensor<4>>| {
@@ -67,8 +68,7 @@ impl LinearState {
             tensor.map(|tensor| select_batch(tensor, examples))
         };
         Self {
-            features: self.features.clone(),
-            decays: self.decays.clone(),
+            kind: self.kind.clone(),
             sums: select(&self.sums),
             shift: select(&self.shift),
         }
@@ -81,37 +81,6 @@ impl LinearState {
             .flatten()
             .map(|tensor| tensor.shape().num_elements())
             .sum()
-    }
-
-    /// Adds one key and value to the state and attends to all keys so far.
-    ///
-    /// # Shapes
-    ///
-    /// - query: `[batch, heads, 1, d_head]`
-    /// - key: `[batch, kv_heads, 1, d_head]`
-    /// - value: `[batch, kv_heads, 1, d_value]`
-    /// - result: `[batch, heads, 1, d_value]`
-    ///
-    /// # Panics
-    ///
-    /// If the shapes do not match, or there is more than one position.
-    pub fn step(
-        &mut self,
-        query: Tensor<4>,
-        key: Tensor<4>,
-        value: Tensor<4>,
-        scale: Option<f64>,
-    ) -> Tensor<4> {
-        let shape = AttentionShape::from_tensors(OP, &query, &key, &value);
-        check(OP, [query.dtype(), key.dtype(), value.dtype()]);
-        assert!(
-            [shape.seq_q, shape.seq_k] == [1, 1],
-            "{OP}: seq_q and seq_k must be 1, got {} queries and {} keys",
-            shape.seq_q,
-            shape.seq_k
-        );
-        self.extend(key, value, scale);
-        self.attend(query, scale)
     }
 
     /// Adds keys and values to the state.
@@ -129,24 +98,23 @@ impl LinearState {
         // Queries have the shape of the keys.
         let shape = AttentionShape::from_tensors(OP, &key, &key, &value);
         check(OP, [key.dtype(), key.dtype(), value.dtype()]);
-        let features = self.features.as_ref();
-        let features = features.map(|features| features.prepare(OP, &key));
-        if let Some(decays) = &self.decays {
-            assert!(
-                decays.len() == shape.kv_heads,
-                "{OP}: expected one decay for each of the {} key and value heads, got {}",
-                shape.kv_heads,
-                decays.len()
-            );
-        }
         let [key, value] = [key, value].map(widen);
-        let (key, value, key_shift) = match features {
-            Some(features) => {
-                let (key, shift) =
-                    features.map_new_keys(key, features.scale(scale, shape.default_scale()), None);
+        let (key, value, key_shift) = match &self.kind {
+            Kind::Features(features) => {
+                let features = features.prepare(OP, &key);
+                let scale = features.scale(scale, shape.default_scale());
+                let (key, shift) = features.map_new_keys(key, scale, None);
                 (key, append_ones(value), shift)
             }
-            None => (self.decay_keys(key), value, None),
+            Kind::Decays(decays) => {
+                assert!(
+                    decays.len() == shape.kv_heads,
+                    "{OP}: expected one decay for each of the {} key and value heads, got {}",
+                    shape.kv_heads,
+                    decays.len()
+                );
+                (decay_keys(key, decays), value, None)
+            }
         };
         let mut added = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, width]
         if let Some(before) = &self.sums {
@@ -171,11 +139,11 @@ impl LinearState {
                 self.shift = Some(key_shift);
             }
         }
-        self.sums = Some(match (sums, &self.decays) {
+        self.sums = Some(match (sums, &self.kind) {
             (None, _) => added,
-            (Some(before), None) => before + added,
-            (Some(before), Some(_)) => {
-                let decay = self.decay_powers(shape.seq_k..shape.seq_k + 1, &before);
+            (Some(before), Kind::Features(_)) => before + added,
+            (Some(before), Kind::Decays(decays)) => {
+                let decay = decay_powers(decays, shape.seq_k..shape.seq_k + 1, &before);
                 before * decay + added
             }
         });
@@ -206,13 +174,13 @@ impl LinearState {
              {batch} and {heads}"
         );
         let default_scale = 1.0 / (d_head as f64).sqrt();
-        let query = match &self.features {
-            Some(features) => {
+        let query = match &self.kind {
+            Kind::Features(features) => {
                 let features = features.prepare(OP, &query);
                 let scale = features.scale(scale, default_scale);
                 features.map_queries(query, scale)
             }
-            None => query.mul_scalar(scale.unwrap_or(default_scale)),
+            Kind::Decays(_) => query.mul_scalar(scale.unwrap_or(default_scale)),
         };
         let [.., features] = query.dims();
         assert!(
@@ -220,36 +188,35 @@ impl LinearState {
             "{OP}: query must have {own_features} features like the keys, got {features}"
         );
         let sums = grouped_matmul(query, sums);
-        let context = match self.features {
-            Some(_) => weighted_mean(sums, width - 1),
-            None => sums,
+        let context = match self.kind {
+            Kind::Features(_) => weighted_mean(sums, width - 1),
+            Kind::Decays(_) => sums,
         };
         narrow(context, stored)
     }
+}
 
-    /// Keys multiplied by their decay up to the last of them.
-    fn decay_keys(&self, key: Tensor<4>) -> Tensor<4> {
-        let [_, _, new, _] = key.dims();
-        if new == 1 {
-            return key;
-        }
-        let decay = self.decay_powers(0..new, &key).flip([2]);
-        key * decay
+/// Keys multiplied by their decay up to the last of them.
+fn decay_keys(key: Tensor<4>, decays: &[f64]) -> Tensor<4> {
+    let [_, _, new, _] = key.dims();
+    if new == 1 {
+        return key;
     }
+    let decay = decay_powers(decays, 0..new, &key).flip([2]);
+    key * decay
+}
 
-    /// The decays to the power of each step: `[1, kv_heads, steps, 1]`.
-    fn decay_powers(&self, steps: Range<usize>, like: &Tensor<4>) -> Tensor<4> {
-        let decays = self.decays.as_deref().unwrap_or_default();
-        let shape = [1, decays.len(), steps.len(), 1];
-        let powers: Vec<f32> = decays
-            .iter()
-            .flat_map(|decay| steps.clone().map(|step| decay.powf(step as f64) as f32))
-            .collect();
-        Tensor::from_data(
-            TensorData::new(powers, shape),
-            (&like.device(), like.dtype()),
-        )
-    }
+/// The decays to the power of each step: `[1, kv_heads, steps, 1]`.
+fn decay_powers(decays: &[f64], steps: Range<usize>, like: &Tensor<4>) -> Tensor<4> {
+    let powers = |decay: &f64| {
+        let decay = *decay;
+        steps
+            .clone()
+            .map(move |step| decay.powf(step as f64) as f32)
+    };
+    let values: Vec<f32> = decays.iter().flat_map(powers).collect();
+    let values = TensorData::new(values, [1, decays.len(), steps.len(), 1]);
+    Tensor::from_data(values, (&like.device(), like.dtype()))
 }
 
 const OP: &str = "linear attention state";

@@ -41,14 +41,14 @@ impl Extent {
             Self::Quick => Sampling {
                 warm_up: Duration::from_millis(200),
                 // Fast cases take 20 seconds in total.
-                budget: per_process(20.0, 0.1, 1.0),
+                min_time: per_process(20.0, 0.1, 1.0),
                 // Slow cases take up to 60 seconds in total.
-                patience: per_process(60.0, 0.5, 4.0),
+                max_time: per_process(60.0, 0.5, 4.0),
             },
             Self::Full => Sampling {
                 warm_up: Duration::from_millis(500),
-                budget: Duration::from_secs(2),
-                patience: Duration::from_secs(20),
+                min_time: Duration::from_secs(2),
+                max_time: Duration::from_secs(20),
             },
         }
     }
@@ -61,20 +61,19 @@ impl Extent {
     }
 }
 
-/// Sampling flags of `zoo-bench`.
 #[derive(Debug, Clone, Copy, PartialEq, clap::Args)]
 pub struct Sampling {
     /// Warm-up time in seconds
     #[arg(long, default_value = "0.3", value_parser = seconds)]
     pub warm_up: Duration,
 
-    /// Sampling time in seconds; continues until there are 10 samples
+    /// Minimum sampling time in seconds; sampling continues until there are 10 samples
     #[arg(long, default_value = "1", value_parser = seconds)]
-    pub budget: Duration,
+    pub min_time: Duration,
 
     /// Maximum sampling time in seconds, even with fewer than 10 samples
     #[arg(long, default_value = "10", value_parser = seconds)]
-    pub patience: Duration,
+    pub max_time: Duration,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -87,8 +86,8 @@ impl Sampling {
     pub(crate) fn arguments(self) -> Vec<String> {
         [
             ("--warm-up", self.warm_up),
-            ("--budget", self.budget),
-            ("--patience", self.patience),
+            ("--min-time", self.min_time),
+            ("--max-time", self.max_time),
         ]
         .into_iter()
         .flat_map(|(flag, time)| [flag.to_owned(), time.as_secs_f64().to_string()])
@@ -97,28 +96,20 @@ impl Sampling {
 }
 
 zoo_spec::names! {
+    /// The descriptions are printed by `--list`.
     pub enum Suite: "suite" = Attention {
-        /// All queries at once, as in training and prompt processing.
+        /// causal attention at length n; with --full also bidirectional
         Attention = "attention",
-        /// One query with a cache, as in generation.
+        /// one decoding step with a cache of n - 1 tokens (time per generated token)
         Decode = "decode",
+        /// whole models: a training step, and generation or a forward pass
         Models = "models",
+        /// all suites
         All = "all",
     }
 }
 
 impl Suite {
-    pub fn summary(self) -> &'static str {
-        match self {
-            Self::Attention => "causal attention at length n; with --full also bidirectional",
-            Self::Decode => {
-                "one decoding step with a cache of n - 1 tokens (time per generated token)"
-            }
-            Self::Models => "whole models: a training step, and generation or a forward pass",
-            Self::All => "all suites",
-        }
-    }
-
     pub(super) fn problems(self, extent: Extent) -> Vec<&'static str> {
         match (self, extent) {
             // Supported by every mechanism.

@@ -11,7 +11,7 @@ use zoo_oracle::Problem;
 use zoo_spec::Mechanism;
 
 pub use self::extent::{Extent, Sampling, Suite};
-use crate::case::{Case, Pass, Task, parse_length, problem};
+use crate::case::{Case, Pass, parse_length, problem};
 use crate::model::{ModelName, Setup};
 use crate::record::Skipped;
 use crate::table::skipped_lines;
@@ -66,7 +66,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Adds a case to run, or a skipped case if there is a reason.
     fn add(&mut self, case: Case, reason: Option<String>) {
         match reason {
             None => self.cases.push(case),
@@ -113,21 +112,18 @@ impl Selection {
         let mut plan = Plan::default();
         for problem in self.sized_problems()? {
             let defaults = default_passes(&problem);
-            for pass in self.passes_or(defaults) {
+            for &pass in self.passes_or(defaults) {
                 // Decode needs a single query. Other passes of such a problem run only if the
                 // problem is named.
                 let is_requested = pass != Pass::Decode && !self.problems.is_empty();
                 let excluded = (!defaults.contains(&pass) && !is_requested).then(|| {
                     let names: Vec<_> = defaults.iter().map(|pass| pass.name()).collect();
-                    format!("passes of this problem: {}", names.join(", "))
+                    format!("the problem supports only {}", names.join(" and "))
                 });
                 for &mechanism in mechanisms {
                     let case = Case::attention(mechanism, problem.clone(), pass);
-                    let reason = excluded
-                        .clone()
-                        .or(case.unsupported_reason())
-                        .or(self.too_slow(&case));
-                    plan.add(case, reason);
+                    let reason = excluded.clone().or(case.unsupported_reason());
+                    plan.add(case, reason.or(self.too_slow(mechanism, &problem)));
                 }
             }
         }
@@ -136,16 +132,15 @@ impl Selection {
         Ok(plan)
     }
 
-    fn passes_or(&self, defaults: &[Pass]) -> Vec<Pass> {
-        self.passes
-            .map_or_else(|| defaults.to_vec(), |pass| vec![pass])
+    fn passes_or<'a>(&'a self, defaults: &'a [Pass]) -> &'a [Pass] {
+        non_empty_or(self.passes.as_slice(), defaults)
     }
 
     fn add_models(&self, plan: &mut Plan) -> Result<()> {
         for setup in self.sized_models()? {
             let default = [setup.model.default_attention()];
             for &attention in non_empty_or(&self.mechanisms, &default) {
-                for pass in self.passes_or(setup.model.default_passes()) {
+                for &pass in self.passes_or(setup.model.default_passes()) {
                     let case = Case::model(setup.clone(), attention, pass);
                     let reason = case.unsupported_reason();
                     plan.add(case, reason);
@@ -156,11 +151,10 @@ impl Selection {
     }
 
     fn sized_models(&self) -> Result<Vec<Setup>> {
-        let mut suite_models = Vec::new();
-        if self.problems.is_empty() {
-            let models = self.suite.models().iter();
-            suite_models.extend(models.map(|&model| ModelName { model, size: None }));
-        }
+        let suite_models = self.suite.models().iter();
+        let suite_models = suite_models.map(|&model| ModelName { model, size: None });
+        let mut suite_models: Vec<_> = suite_models.collect();
+        suite_models.retain(|_| self.problems.is_empty());
         let mut sized = Vec::new();
         for name in non_empty_or(&self.models, &suite_models) {
             let setup = Setup::new(name.model, name.size.unwrap_or(self.extent.size()));
@@ -172,7 +166,7 @@ impl Selection {
     }
 
     /// Why a case is skipped because it takes too long, unless its mechanism is named.
-    fn too_slow(&self, case: &Case) -> Option<String> {
+    fn too_slow(&self, mechanism: Mechanism, problem: &Problem) -> Option<String> {
         // An MLP score for each query-key pair: half a minute at 1,024 for the whole measurement,
         // and four times as long at twice the length.
         const SLOW: Mechanism = Mechanism::Additive;
@@ -180,21 +174,15 @@ impl Selection {
             Extent::Quick => 256,
             Extent::Full => 2048,
         };
-        let Task::Attention { mechanism, problem } = &case.task else {
-            return None;
-        };
-        let is_too_slow = *mechanism == SLOW && problem.seq_q > longest;
+        let is_too_slow = mechanism == SLOW && problem.seq_q > longest;
         (self.mechanisms.is_empty() && is_too_slow).then(|| {
-            format!("too slow above n = {longest}; help: select it with --mechanism {SLOW}")
+            format!("too slow above length {longest}; help: select it with --mechanism {SLOW}")
         })
     }
 
     fn sized_problems(&self) -> Result<Vec<Problem>> {
-        let suite_problems = if self.models.is_empty() {
-            self.suite.problems(self.extent)
-        } else {
-            vec![]
-        };
+        let mut suite_problems = self.suite.problems(self.extent);
+        suite_problems.retain(|_| self.models.is_empty());
         let named: Vec<&str> = self.problems.iter().map(String::as_str).collect();
         let mut sized = Vec::new();
         for name in non_empty_or(&named, &suite_problems) {

@@ -62,7 +62,6 @@ fn flags_select_the_expected_cases() {
     assert_eq!(selections, 15);
 }
 
-/// Every mechanism is a case or is skipped with a reason, at every length and in every pass.
 #[test]
 fn every_mechanism_is_run_or_skipped_with_a_reason() {
     for flags in [

@@ -2,13 +2,13 @@
 
 mod render;
 
-pub use self::render::{LEGEND, failures, skipped_lines, terminal};
-pub(crate) use self::render::{is_numeric, render_table};
+pub use self::render::{LEGEND, failures, skipped_lines, terminal, wrap};
+pub(crate) use self::render::{is_numeric, list, render_table};
 use crate::pool::{Ratio, distinct, group};
 use crate::record::{CaseLine, Outcome};
+use crate::reference::Reference;
 use crate::units::{bytes, count, three_digits, time};
 
-/// Table of one problem in one pass, or of all models in one pass.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Section {
     /// Problem, pass and dtype.
@@ -25,12 +25,8 @@ pub struct Cell {
 }
 
 pub(crate) fn section_title(case: &CaseLine) -> String {
-    let id = &case.id;
-    let problem = if case.is_model() {
-        "models"
-    } else {
-        &id.problem
-    };
+    let (is_model, id) = (case.is_model(), &case.id);
+    let problem = if is_model { "models" } else { &id.problem };
     format!("{problem}, {}, {}", id.pass, id.dtype)
 }
 
@@ -82,24 +78,29 @@ fn header(members: &[&CaseLine], has_baseline: bool) -> Vec<&'static str> {
     header
 }
 
-fn text(column: &str, case: &CaseLine, all: &[CaseLine], baseline: Option<&[CaseLine]>) -> String {
+/// The cell of a column, `-` if it does not apply.
+pub(crate) fn text(
+    column: &str,
+    case: &CaseLine,
+    all: &[CaseLine],
+    baseline: Option<&[CaseLine]>,
+) -> String {
     let id = &case.id;
-    match column {
-        "model" => return id.problem.clone(),
-        "n" => return count(id.n),
-        "backend" => return id.backend.clone(),
-        "mechanism" => return id.subject.clone(),
-        _ => {}
-    }
-    let samples = match &case.report.outcome {
-        Outcome::Measured(samples) => samples,
-        outcome => return failure_text(column, outcome),
+    let samples = case.samples();
+    let peak = samples.and_then(|samples| samples.peak.as_ref());
+    let percentile = |q: f64| samples.map(|samples| time(samples.quantile(q)));
+    let scientific = |error: f64| match error {
+        0.0 => "0".to_owned(),
+        error => format!("{error:.1e}"),
     };
-    let peak = samples.peak.as_ref();
     let text = match column {
-        "median" => Some(time(samples.median())),
-        "10th" => Some(time(samples.quantile(0.1))),
-        "90th" => Some(time(samples.quantile(0.9))),
+        "model" => Some(id.problem.clone()),
+        "n" => Some(count(id.n)),
+        "backend" => Some(id.backend.clone()),
+        "mechanism" => Some(id.subject.clone()),
+        "median" => Some(case.report.outcome.summary()),
+        "10th" => percentile(0.1),
+        "90th" => percentile(0.9),
         "tokens/s" => case.tokens_per_second().map(three_digits),
         "GFLOP/s" => case.flops_per_second().map(|rate| three_digits(rate / 1e9)),
         "% of matmul peak" => {
@@ -111,54 +112,34 @@ fn text(column: &str, case: &CaseLine, all: &[CaseLine], baseline: Option<&[Case
             let rates = case.flops_per_second().zip(peak);
             rates.map(|(rate, peak)| format!("{:.0}%", 100.0 * rate / peak))
         }
-        "memory" => Some(peak.map_or("n/a".to_owned(), |peak| bytes(peak.bytes as f64))),
+        "memory" => samples.map(|_| {
+            let size = peak.map(|peak| bytes(peak.bytes as f64));
+            size.unwrap_or_else(|| "n/a".to_owned())
+        }),
         "by" => peak.map(|peak| {
-            peak.how
-                .replace("resident set", "RSS")
-                .replace("resident", "RSS")
+            let how = peak.how.replace("resident set", "RSS");
+            how.replace("resident", "RSS")
         }),
         "x minimum" if case.minimum_bytes > 0 => peak.map(|peak| {
             let ratio = peak.bytes as f64 / case.minimum_bytes as f64;
             format!("{}x", three_digits(ratio))
         }),
-        "error" => samples.error.map(|error| format!("{error:.1e}")),
-        "vs standard" => ratio_text(case, all, |other| {
-            other.id.backend == id.backend && other.id.subject == "standard"
-        }),
-        // Its fused kernels, not its plain implementation.
-        "vs PyTorch" => ratio_text(case, all, |other| {
-            other.id.backend == "pytorch" && other.id.subject != "plain"
-        }),
-        "vs baseline" => ratio_text(case, baseline.unwrap_or_default(), |other| {
-            other.id == case.id
-        }),
+        "error" => match &case.report.outcome {
+            Outcome::Measured(samples) => samples.error.map(scientific),
+            Outcome::Wrong { error, .. } => Some(error.map_or("infinite".to_owned(), scientific)),
+            _ => None,
+        },
+        "vs standard" => ratio_text(case, Reference::Standard, all),
+        "vs PyTorch" => ratio_text(case, Reference::PyTorch, all),
+        "vs baseline" => ratio_text(case, Reference::Baseline, baseline.unwrap_or_default()),
         _ => None,
     };
-    text.unwrap_or_else(dash)
-}
-
-fn failure_text(column: &str, outcome: &Outcome) -> String {
-    match (column, outcome) {
-        ("median", outcome) => outcome.name().to_owned(),
-        ("error", Outcome::Wrong { error, .. }) => {
-            error.map_or("infinite".to_owned(), |error| format!("{error:.1e}"))
-        }
-        _ => dash(),
-    }
-}
-
-fn dash() -> String {
-    "-".to_owned()
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// Time relative to another case of the same problem and pass.
-fn ratio_text(
-    case: &CaseLine,
-    others: &[CaseLine],
-    is_reference: impl Fn(&CaseLine) -> bool,
-) -> Option<String> {
-    let same = |other: &&CaseLine| other.id.is_same_problem(&case.id) && is_reference(other);
-    let other = others.iter().find(same)?;
+fn ratio_text(case: &CaseLine, reference: Reference, others: &[CaseLine]) -> Option<String> {
+    let other = reference.of(case, others)?;
     let Ratio { ratio, low, high } = case.ratio(other)?;
     let rounds = case.round_medians.len();
     if rounds > 1 && low != high && other.round_medians.len() == rounds {
@@ -193,8 +174,10 @@ fn is_best(column: &str, case: &CaseLine, members: &[&CaseLine]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Pass;
     use crate::pool::pool;
-    use crate::test_utils::{as_model, line, on_backend};
+    use crate::record::Skipped;
+    use crate::test_utils::{as_model, failed_line, line, on_backend, skipped};
 
     fn matmul() -> CaseLine {
         let mut line = line("matmul", 1024, &[10.0]);
@@ -221,11 +204,18 @@ mod tests {
         };
         let standard = row("flex      standard");
         for cell in [
-            "20.0 ms", "30.0 ms", "51.2", "26%", "1.00 MiB", "RSS", "1.00x", "1.0e-7",
+            "20.0 ms",
+            "30.0 ms",
+            "51.2",
+            "26%",
+            "1.00 MiB",
+            "RSS",
+            "1.00x",
+            "1.0e-7",
+            "1.00 4.00",
         ] {
             assert!(standard.contains(cell), "{cell} in {standard}");
         }
-        assert!(standard.contains("1.00 4.00"), "{standard}");
         assert!(row("flash").contains("0.50 2.00"), "{}", row("flash"));
         assert!(row("sdpa").contains("*5.00 ms"), "{}", row("sdpa"));
     }
@@ -281,17 +271,19 @@ mod tests {
 
     #[test]
     fn failed_cases_are_rows_and_listed_below() {
-        let mut wrong = line("flash", 256, &[]);
-        wrong.report.outcome = Outcome::Wrong {
+        let wrong = Outcome::Wrong {
             error: Some(0.25),
             detail: "context[3] is 1, should be 2".to_owned(),
         };
-        let mut slow = line("linear", 256, &[]);
-        slow.report.outcome = Outcome::TimedOut { seconds: 60.0 };
-        let cases = pool(&[line("standard", 256, &[1.0]), wrong, slow]);
+        let cases = pool(&[
+            line("standard", 256, &[1.0]),
+            failed_line("flash", 256, wrong),
+            failed_line("linear", 256, Outcome::TimedOut { seconds: 60.0 }),
+        ]);
         let text = terminal(&sections(&cases, None), None);
-        assert!(text.contains("WRONG") && text.contains("2.5e-1"), "{text}");
-        assert!(text.contains("TIMED OUT"), "{text}");
+        for cell in ["WRONG", "2.5e-1", "TIMED OUT"] {
+            assert!(text.contains(cell), "{text}");
+        }
         let failures = failures(&cases);
         assert_eq!(failures.len(), 2);
         assert!(failures[0].contains("context[3] is 1"), "{failures:?}");
@@ -299,13 +291,36 @@ mod tests {
     }
 
     #[test]
+    fn skipped_cases_with_the_same_reason_share_a_line() {
+        let case = |subject: &str, pass: Pass, n: usize, reason: &str| Skipped {
+            pass,
+            ..skipped(subject, n, reason)
+        };
+        let (forward, train) = (Pass::Forward, Pass::Train);
+        let cases = [
+            case("hard", forward, 256, "slow"),
+            case("hard", forward, 512, "slow"),
+            case("lsh", forward, 256, "causal"),
+            case("hard", train, 256, "slow"),
+            case("hard", train, 512, "slow"),
+            case("additive", forward, 256, "slow"),
+            case("dot", forward, 256, "slow"),
+        ];
+        let expected = [
+            "skipped: hard on layer, forward and train passes, sequence length 256 and 512; additive \
+             and dot on layer, forward pass, sequence length 256: slow",
+            "skipped: lsh on layer, forward pass, sequence length 256: causal",
+        ];
+        assert_eq!(skipped_lines(&cases), expected);
+    }
+
+    #[test]
     fn baseline_adds_a_column() {
         let before = pool(&[line("standard", 256, &[2.0])]);
         let after = pool(&[line("standard", 256, &[3.0])]);
         let text = crate::report::markdown(&sections(&after, Some(&before))).expect("a table");
-        assert!(
-            text.contains("| vs baseline |") && text.contains("| 1.50 |"),
-            "{text}"
-        );
+        for cell in ["| vs baseline |", "| 1.50 |"] {
+            assert!(text.contains(cell), "{text}");
+        }
     }
 }

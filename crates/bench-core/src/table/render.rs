@@ -97,8 +97,8 @@ pub(crate) fn is_numeric(column: &str) -> bool {
 }
 
 pub const LEGEND: &str = "\
-median, 10th, 90th: time of one pass and its percentiles; GFLOP/s: matmul FLOPs / median; % of \
-matmul peak: relative to the matmul of this backend
+n: sequence length (number of keys); median, 10th, 90th: time of one pass and its percentiles
+GFLOP/s: matmul FLOPs / median; % of matmul peak: relative to the matmul of this backend
 memory: Peak memory incl. activations; column \"by\" says how it was measured; x minimum: relative \
 to inputs, outputs and gradients, or to the parameters and optimizer state of a model
 tokens/s: input tokens of a model (source and target), or generated tokens; a training step counts \
@@ -107,7 +107,7 @@ error: maximum error against the f64 oracle, relative to the largest element of 
 best value at this length
 vs: time relative to the other (lowest..highest round); below 1 is faster";
 
-/// A line for each case that was not measured.
+/// A line for each reason why cases were not measured.
 pub fn failures(cases: &[CaseLine]) -> Vec<String> {
     let failure = |case: &CaseLine| {
         let detail = match &case.report.outcome {
@@ -116,25 +116,96 @@ pub fn failures(cases: &[CaseLine]) -> Vec<String> {
             Outcome::TimedOut { seconds } => format!("exceeded {}", time(*seconds)),
             Outcome::Failed { message } => message.clone(),
         };
-        let outcome = case.report.outcome.name();
-        Some(format!("{}: {outcome}: {detail}", case.id))
+        let (id, outcome) = (&case.id, case.report.outcome.name());
+        let subject = format!("{} {}", id.backend, id.subject);
+        let axes = [
+            subject,
+            id.problem.clone(),
+            id.pass.to_string(),
+            count(id.n),
+        ];
+        Some((format!("{outcome}: {detail}"), axes))
     };
-    cases.iter().filter_map(failure).collect()
+    lines_by_reason(cases.iter().filter_map(failure))
 }
 
-/// A line for each skipped mechanism, problem and pass, with lengths and reason.
+/// A line for each reason why cases are skipped.
 pub fn skipped_lines(skipped: &[Skipped]) -> Vec<String> {
-    let groups = group(skipped, |case| {
-        (&case.subject, &case.problem, case.pass, &case.reason)
-    });
-    let line = |((subject, problem, pass, reason), cases): (_, Vec<&Skipped>)| {
-        let lengths: Vec<String> = cases.iter().map(|case| count(case.n)).collect();
-        let lengths = match lengths.split_last() {
-            Some((last, [])) => last.clone(),
-            Some((last, others)) => format!("{} and {last}", others.join(", ")),
-            None => String::new(),
-        };
-        format!("skipped: {subject} in {problem} at n = {lengths}, {pass}: {reason}")
+    let axes = |case: &Skipped| {
+        let (subject, problem) = (case.subject.clone(), case.problem.clone());
+        [subject, problem, case.pass.to_string(), count(case.n)]
     };
-    groups.into_iter().map(line).collect()
+    let lines = lines_by_reason(skipped.iter().map(|case| (case.reason.clone(), axes(case))));
+    lines
+        .iter()
+        .map(|line| format!("skipped: {line}"))
+        .collect()
+}
+
+/// Subject, problem, pass and length of a case.
+type Axes = [String; 4];
+
+/// A line for each reason, with all its cases.
+fn lines_by_reason(cases: impl Iterator<Item = (String, Axes)>) -> Vec<String> {
+    let line = |(reason, cases): (String, Vec<(String, Axes)>)| {
+        let products = products(cases.into_iter().map(|(_, axes)| axes));
+        let product = |[subjects, problems, passes, lengths]: &Product| {
+            let pass = if passes.len() > 1 { "passes" } else { "pass" };
+            let [subjects, problems, passes, lengths] =
+                [subjects, problems, passes, lengths].map(|names| list(names));
+            format!("{subjects} on {problems}, {passes} {pass}, sequence length {lengths}")
+        };
+        let products: Vec<String> = products.iter().map(product).collect();
+        format!("{}: {reason}", products.join("; "))
+    };
+    let reasons = group(cases, |(reason, _)| reason.clone());
+    reasons.into_iter().map(line).collect()
+}
+
+/// All combinations of the names on four axes.
+type Product = [Vec<String>; 4];
+
+/// Merges cases that differ on one axis only: lengths first, subjects last.
+fn products(cases: impl Iterator<Item = Axes>) -> Vec<Product> {
+    let mut products: Vec<Product> = cases.map(|axes| axes.map(|name| vec![name])).collect();
+    for axis in (0..4).rev() {
+        let others = |product: &Product| {
+            let mut others = product.clone();
+            others[axis].clear();
+            others
+        };
+        let merge = |(mut merged, members): (Product, Vec<Product>)| {
+            merged[axis] = members.into_iter().flat_map(|p| p[axis].clone()).collect();
+            merged
+        };
+        products = group(products, others).into_iter().map(merge).collect();
+    }
+    products
+}
+
+/// `a, b and c`.
+pub(crate) fn list(names: &[String]) -> String {
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Breaks a line between words at `width`; further lines are indented.
+pub fn wrap(line: &str, width: usize) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    for (i, word) in line.split(' ').enumerate() {
+        let len = word.chars().count();
+        if i > 0 && column + 1 + len > width {
+            text.push_str("\n    ");
+            column = 4;
+        } else if i > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text
 }

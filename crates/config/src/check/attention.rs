@@ -20,8 +20,7 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
     let Some(layers) = config.model.layer_spec() else {
         return;
     };
-    let layers = Layers(layers);
-    layers.check_sizes(checker);
+    check_sizes(checker, &layers);
     let attentions = match &config.model {
         Model::Transformer(model) => vec![
             (
@@ -39,7 +38,7 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
     let is_gpt = matches!(config.model, Model::Gpt(_));
     for (key, mechanism, usage) in attentions {
         let key = format!("model.{key}");
-        layers.check(checker, &key, mechanism, usage);
+        check_layer(checker, &layers, &key, mechanism, usage);
         // A GPT can be trained without decoding.
         let must_decode = usage == Use::Causal && (!is_gpt || config.validation.samples > 0);
         if let (true, Err(reason)) = (must_decode, mechanism.capabilities().decoding) {
@@ -55,96 +54,86 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
     }
 }
 
-struct Layers(LayerSpec);
-
-impl Layers {
-    fn check_sizes(&self, checker: &mut Checker<'_>) {
-        let LayerSpec {
-            d_model, n_heads, ..
-        } = self.0;
-        let d_head = match self.0.d_head {
-            Some(d_head) => d_head,
-            None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
-            None => {
-                let why = format!(
-                    "d_model = {d_model} must be a multiple of n_heads = {n_heads}, or d_head must \
-                     be set"
-                );
-                checker.report(&["model.n_heads", "model.d_model"], why);
-                return;
-            }
-        };
-        if matches!(self.0.positions, PositionEncoding::Rotary(_)) && !d_head.is_multiple_of(2) {
-            let why = format!("rotary requires an even d_head, found {d_head}");
-            checker.report(&["model.positions"], why);
+fn check_sizes(checker: &mut Checker<'_>, layers: &LayerSpec) {
+    let (d_model, n_heads) = (layers.d_model, layers.n_heads);
+    let d_head = match layers.d_head {
+        Some(d_head) => d_head,
+        None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
+        None => {
+            let why = format!(
+                "d_model = {d_model} must be a multiple of n_heads = {n_heads}, or d_head must be set"
+            );
+            return checker.report(&["model.n_heads", "model.d_model"], why);
         }
-        if let Some(n_heads_kv) = self
-            .0
-            .n_heads_kv
-            .filter(|n_heads_kv| !n_heads.is_multiple_of(*n_heads_kv))
-        {
-            let why =
-                format!("n_heads = {n_heads} must be a multiple of n_heads_kv = {n_heads_kv}");
+    };
+    if matches!(layers.positions, PositionEncoding::Rotary(_)) && !d_head.is_multiple_of(2) {
+        let why = format!("rotary requires an even d_head, found {d_head}");
+        checker.report(&["model.positions"], why);
+    }
+    if let Some(n_heads_kv) = layers.n_heads_kv
+        && !n_heads.is_multiple_of(n_heads_kv)
+    {
+        let why = format!("n_heads = {n_heads} must be a multiple of n_heads_kv = {n_heads_kv}");
+        checker.report(&["model.n_heads_kv"], why);
+    }
+}
+
+fn check_layer(
+    checker: &mut Checker<'_>,
+    layers: &LayerSpec,
+    key: &str,
+    mechanism: &MechanismConfig,
+    usage: Use,
+) {
+    let name = mechanism.mechanism();
+    let capabilities = mechanism.capabilities();
+    let (what, support) = match usage {
+        Use::Bidirectional => ("bidirectional attention", capabilities.bidirectional),
+        Use::Causal => ("causal attention", Ok(())),
+        Use::Cross => ("cross-attention", capabilities.cross_attention),
+    };
+    if let Err(reason) = support {
+        let why = format!("{name} cannot be used for {what}: {reason}");
+        return checker.report(&[key], why);
+    }
+    let (n_heads, n_heads_kv) = (layers.n_heads, layers.n_heads_kv);
+    if let Some(own) = mechanism.kv_heads(n_heads) {
+        if own == 0 || !n_heads.is_multiple_of(own) {
+            let why = format!("n_heads = {n_heads} must be a multiple of n_heads_kv = {own}");
+            checker.report(&[key], why);
+        }
+        if let Some(n_heads_kv) = n_heads_kv.filter(|n_heads_kv| *n_heads_kv != own) {
+            let why = format!("{name} has n_heads_kv = {own}, found n_heads_kv = {n_heads_kv}");
             checker.report(&["model.n_heads_kv"], why);
         }
     }
-
-    fn check(&self, checker: &mut Checker<'_>, key: &str, mechanism: &MechanismConfig, usage: Use) {
-        let name = mechanism.mechanism();
-        let capabilities = mechanism.capabilities();
-        let (what, support) = match usage {
-            Use::Bidirectional => ("bidirectional attention", capabilities.bidirectional),
-            Use::Causal => ("causal attention", Ok(())),
-            Use::Cross => ("cross-attention", capabilities.cross_attention),
-        };
-        if let Err(reason) = support {
-            let why = format!("{name} cannot be used for {what}: {reason}");
-            checker.report(&[key], why);
-            return;
-        }
-        let LayerSpec {
-            n_heads,
-            n_heads_kv,
-            ..
-        } = self.0;
-        if let Some(own) = mechanism.kv_heads(n_heads) {
-            if own == 0 || !n_heads.is_multiple_of(own) {
-                let why = format!("n_heads = {n_heads} must be a multiple of n_heads_kv = {own}");
-                checker.report(&[key], why);
-            }
-            if let Some(n_heads_kv) = n_heads_kv.filter(|n_heads_kv| *n_heads_kv != own) {
-                let why = format!("{name} has n_heads_kv = {own}, found n_heads_kv = {n_heads_kv}");
-                checker.report(&["model.n_heads_kv"], why);
-            }
-        }
-        let fewer = n_heads_kv.filter(|n_heads_kv| *n_heads_kv != n_heads);
-        if let (KvHeads::FromQueries, Some(n_heads_kv)) = (capabilities.kv_heads, fewer) {
-            let why = format!(
-                "{name} uses its queries as keys, so n_heads_kv = {n_heads_kv} must equal n_heads = {n_heads}"
-            );
-            checker.report(&["model.n_heads_kv"], why);
-        }
-        let is_alibi = self.0.positions == PositionEncoding::Alibi && usage != Use::Cross;
-        let has_dropout = self.0.attention_dropout > 0.0;
-        let has_temperature = self.0.temperature != 1.0;
-        let has_penalty = self.0.entropy_penalty != 0.0;
-        let has_softcap = self.0.softcap.is_some();
-        let options = capabilities.options;
-        for (option, is_requested, support) in [
-            ("attention_dropout", has_dropout, options.dropout),
-            ("alibi", is_alibi, options.alibi),
-            ("temperature", has_temperature, options.temperature),
-            ("softcap", has_softcap, options.softcap),
-            ("entropy_penalty", has_penalty, options.entropy),
-        ] {
-            if let (true, Err(reason)) = (is_requested, support) {
-                let option_key = match option {
-                    "alibi" => "model.positions".to_owned(),
-                    option => format!("model.{option}"),
-                };
-                let why = format!("{option} is not supported by {key} = {name}: {reason}");
-                checker.report(&[&option_key], why);
-            }
+    let fewer = n_heads_kv.filter(|n_heads_kv| *n_heads_kv != n_heads);
+    if let (KvHeads::FromQueries, Some(n_heads_kv)) = (capabilities.kv_heads, fewer) {
+        let why = format!(
+            "{name} uses its queries as keys, so n_heads_kv = {n_heads_kv} must equal n_heads = {n_heads}"
+        );
+        checker.report(&["model.n_heads_kv"], why);
+    }
+    let is_alibi = layers.positions == PositionEncoding::Alibi && usage != Use::Cross;
+    let has_dropout = layers.attention_dropout > 0.0;
+    let has_temperature = layers.temperature != 1.0;
+    let has_penalty = layers.entropy_penalty != 0.0;
+    let has_softcap = layers.softcap.is_some();
+    let options = capabilities.options;
+    for (option, is_requested, support) in [
+        ("attention_dropout", has_dropout, options.dropout),
+        ("alibi", is_alibi, options.alibi),
+        ("temperature", has_temperature, options.temperature),
+        ("softcap", has_softcap, options.softcap),
+        ("entropy_penalty", has_penalty, options.entropy),
+    ] {
+        if let (true, Err(reason)) = (is_requested, support) {
+            let option_key = match option {
+                "alibi" => "model.positions".to_owned(),
+                option => format!("model.{option}"),
+            };
+            let why = format!("{option} is not supported by {key} = {name}: {reason}");
+            checker.report(&[&option_key], why);
         }
     }
 }

@@ -124,20 +124,17 @@ impl Checker<'_> {
             Model::Gpt(_) => (Task::LanguageModelling, "plain"),
         };
         let (model, data) = (config.model.name(), config.data.name());
-        let models = match config.data.task() {
-            Task::SequenceToSequence => "transformer or seq2seq",
-            Task::Classification if config.data.has_sentences() => "han or classifier",
-            Task::Classification => "classifier",
-            Task::LanguageModelling => "gpt",
-        };
-        let has_no_sentences =
-            matches!(config.model, Model::Han(_)) && !config.data.has_sentences();
-        if config.data.task() != task || has_no_sentences {
-            let kind = match config.data.task() {
-                Task::SequenceToSequence => "source and target texts",
-                Task::Classification if has_no_sentences => "labelled texts without sentences",
-                Task::Classification => "labelled texts",
-                Task::LanguageModelling => "unlabelled text",
+        let has_sentences = config.data.has_sentences();
+        let is_han = matches!(config.model, Model::Han(_));
+        if config.data.task() != task || (is_han && !has_sentences) {
+            let (kind, models) = match config.data.task() {
+                Task::SequenceToSequence => ("source and target texts", "transformer or seq2seq"),
+                Task::Classification if has_sentences => ("labelled texts", "han or classifier"),
+                Task::Classification if is_han => {
+                    ("labelled texts without sentences", "classifier")
+                }
+                Task::Classification => ("labelled texts", "classifier"),
+                Task::LanguageModelling => ("unlabelled text", "gpt"),
             };
             let why = format!(
                 "{model} cannot be trained on data.kind = \"{data}\" ({kind}); \
@@ -145,23 +142,17 @@ impl Checker<'_> {
             );
             self.report(&["model.kind"], why);
         }
-        let metric = config.metric();
-        if !metric.applies_to(config.data.task()) {
-            let task = config.data.task();
-            let supported = Metric::ALL
-                .into_iter()
-                .filter(|metric| metric.applies_to(task));
-            let supported: Vec<&str> = supported.map(Metric::name).collect();
+        let (metric, task) = (config.metric(), config.data.task());
+        if !metric.applies_to(task) {
+            let supported = Metric::ALL.iter().filter(|metric| metric.applies_to(task));
+            let supported: Vec<_> = supported.map(|metric| metric.name()).collect();
             let why = format!(
-                "{} is not defined for data.kind = \"{data}\" (supported: {})",
-                metric.name(),
+                "{metric} is not defined for data.kind = \"{data}\" (supported: {})",
                 supported.join(", ")
             );
             self.report(&["validation.metric"], why);
         }
-        if self.is_set("validation.bleu_tokenizer")
-            && config.data.task() != Task::SequenceToSequence
-        {
+        if self.is_set("validation.bleu_tokenizer") && task != Task::SequenceToSequence {
             let why = format!("bleu is not defined for data.kind = \"{data}\"; remove it");
             self.report(&["validation.bleu_tokenizer"], why);
         }
@@ -195,9 +186,9 @@ impl Checker<'_> {
     /// more. Without bytes, the minimum of the key itself is enough.
     fn tokenizer_size(&mut self, tokenizer: &Tokenizer) {
         let (size, byte_fallback) = match tokenizer {
-            Tokenizer::Char(tokens) => (tokens.size, tokens.byte_fallback),
-            Tokenizer::Word(tokens) => (tokens.size, false),
-            Tokenizer::Bpe(tokens) => (Some(tokens.size), tokens.byte_fallback),
+            Tokenizer::Char(tokens) => (tokens.vocab_size, tokens.byte_fallback),
+            Tokenizer::Word(tokens) => (tokens.vocab_size, false),
+            Tokenizer::Bpe(tokens) => (Some(tokens.vocab_size), tokens.byte_fallback),
         };
         let min = SPECIAL_TOKENS + BYTE_TOKENS + 1;
         if byte_fallback
@@ -205,14 +196,14 @@ impl Checker<'_> {
             && let Some(size) = size
         {
             let allowed = format!("at least {min} (4 special tokens, 256 bytes and 1)");
-            self.require(&["tokenizer.size"], size >= min, &allowed, size);
+            self.require(&["tokenizer.vocab_size"], size >= min, &allowed, size);
         }
     }
 
     fn model(&mut self, model: &Model, vocabulary: Option<Vocabulary>) {
-        if model.tying() == Some(Tying::All) && vocabulary == Some(Vocabulary::Separate) {
+        if model.tie_embeddings() == Some(Tying::All) && vocabulary == Some(Vocabulary::Separate) {
             let why = "all requires tokenizer.vocabulary = \"joint\"";
-            self.report(&["model.tying"], why);
+            self.report(&["model.tie_embeddings"], why);
         }
         let layers = match model {
             Model::Transformer(model) => Some((model.layers, model.encoder_and_decoder_layers())),
@@ -232,14 +223,14 @@ impl Checker<'_> {
                 let is_even = model.d_hidden.is_multiple_of(2);
                 let allowed = "even (half for each direction of the encoder)";
                 self.require(&["model.d_hidden"], is_even, allowed, model.d_hidden);
-                if model.tying != Tying::None && model.d_embedding != model.d_hidden {
+                if model.tie_embeddings != Tying::None && model.d_embedding != model.d_hidden {
                     let why = format!(
                         "{} requires d_embedding = d_hidden, found d_embedding = {} and d_hidden = {}",
-                        model.tying.name(),
+                        model.tie_embeddings.name(),
                         model.d_embedding,
                         model.d_hidden
                     );
-                    self.report(&["model.tying"], why);
+                    self.report(&["model.tie_embeddings"], why);
                 }
             }
             Model::Gpt(model) => {
@@ -256,10 +247,8 @@ impl Checker<'_> {
     fn training(&mut self, config: &Config) {
         let training = &config.training;
         if training.steps.is_some() && training.epochs.is_some() {
-            self.report(
-                &["training.epochs"],
-                "training.steps is also set; remove one of them",
-            );
+            let why = "training.steps is also set; remove one of them";
+            self.report(&["training.epochs"], why);
         }
         let (dtype, precision) = (config.backend.dtype, config.precision());
         if dtype != Dtype::F32 && precision != dtype {
@@ -278,10 +267,8 @@ impl Checker<'_> {
     fn decoding(&mut self, config: &Config) {
         let Some(decoding) = &config.decoding else {
             if self.is_set("decoding") {
-                let why = format!(
-                    "{} generates no text; remove the section",
-                    config.model.name()
-                );
+                let model = config.model.name();
+                let why = format!("{model} generates no text; remove the section");
                 self.report(&["decoding"], why);
             }
             return;

@@ -27,38 +27,35 @@ impl Checker<'_> {
                 self.at_most("data.classes", data.classes, 8, "at most 8");
                 self.min_and_max("sentences", data.min_sentences, data.max_sentences);
                 self.min_and_max("words", data.min_words, data.max_words);
-                let needed = data.key_sentences.saturating_add(data.decoys);
+                let needed = data.key_sentences.saturating_add(data.distractors);
                 if needed > data.min_sentences {
                     let why = format!(
-                        "key_sentences = {} and decoys = {} need at least {needed} sentences per \
+                        "key_sentences = {} and distractors = {} need at least {needed} sentences per \
                          document, but min_sentences = {}",
-                        data.key_sentences, data.decoys, data.min_sentences
+                        data.key_sentences, data.distractors, data.min_sentences
                     );
-                    let keys = ["data.key_sentences", "data.decoys", "data.min_sentences"];
+                    let keys = [
+                        "data.key_sentences",
+                        "data.distractors",
+                        "data.min_sentences",
+                    ];
                     self.report(&keys, why);
                 }
             }
             Data::Phrases(_) => {}
             Data::Parallel(data) => {
-                self.splits(
-                    [&data.valid, &data.test],
-                    [data.valid_share, data.test_share],
-                );
-                let train = Some(data.train.clone());
-                let files = [&train, &data.valid, &data.test];
-                let has_columns = |files: &&Option<Files>| matches!(files, Some(Files::One(_)));
+                self.splits([data.valid_fraction, data.test_fraction]);
+                let files = [Some(&data.train), data.valid.as_ref(), data.test.as_ref()];
+                let has_columns = files.iter().any(|file| matches!(file, Some(Files::One(_))));
                 for key in ["data.source_column", "data.target_column"] {
-                    if self.is_set(key) && !files.iter().any(has_columns) {
+                    if self.is_set(key) && !has_columns {
                         let why = "source and target are separate files, which have no columns";
                         self.report(&[key], why);
                     }
                 }
             }
             Data::Labelled(data) => {
-                self.splits(
-                    [&data.valid, &data.test],
-                    [data.valid_share, data.test_share],
-                );
+                self.splits([data.valid_fraction, data.test_fraction]);
                 let is_han = matches!(config.model, Model::Han(_));
                 let model = config.model.name();
                 for (key, is_of_han) in [
@@ -77,12 +74,7 @@ impl Checker<'_> {
                     }
                 }
             }
-            Data::Plain(data) => {
-                self.splits(
-                    [&data.valid, &data.test],
-                    [data.valid_share, data.test_share],
-                );
-            }
+            Data::Plain(data) => self.splits([data.valid_fraction, data.test_fraction]),
         }
     }
 
@@ -98,10 +90,10 @@ impl Checker<'_> {
     }
 
     /// Validation and test data are files, or fractions of the training data.
-    fn splits<T>(&mut self, files: [&Option<T>; 2], fractions: [Option<f64>; 2]) {
-        for (name, files) in ["valid", "test"].iter().zip(files) {
-            let key = format!("data.{name}_share");
-            if files.is_some() && self.is_set(&key) {
+    fn splits(&mut self, fractions: [Option<f64>; 2]) {
+        for name in ["valid", "test"] {
+            let key = format!("data.{name}_fraction");
+            if self.is_set(&format!("data.{name}")) && self.is_set(&key) {
                 let why = format!("data.{name} is also set; remove one of them");
                 self.report(&[&key], why);
             }
@@ -109,10 +101,10 @@ impl Checker<'_> {
         let [valid, test] = fractions.map(|fraction| fraction.unwrap_or(0.0));
         if valid + test >= 1.0 {
             let why = format!(
-                "data.valid_share = {valid} and data.test_share = {test} leave no training data; \
+                "data.valid_fraction = {valid} and data.test_fraction = {test} leave no training data; \
                  their sum must be below 1"
             );
-            self.report(&["data.valid_share", "data.test_share"], why);
+            self.report(&["data.valid_fraction", "data.test_fraction"], why);
         }
     }
 }

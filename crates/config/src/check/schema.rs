@@ -40,18 +40,14 @@ impl SchemaChecker {
     }
 
     fn invalid(&mut self, node: &Node, key: &str, allowed: &str) -> Option<Toml> {
-        self.report(
-            &node.location,
-            invalid_value(key, allowed, &node.describe()),
-        );
+        let message = invalid_value(key, allowed, &node.describe());
+        self.report(&node.location, message);
         None
     }
 
     fn missing(&mut self, node: &Node, key: &str, allowed: &str) {
-        self.report(
-            &node.location,
-            format!("missing key {key}: it must be {allowed}"),
-        );
+        let message = format!("missing key {key}: it must be {allowed}");
+        self.report(&node.location, message);
     }
 
     fn file(&mut self, tree: &Node) -> Table {
@@ -229,17 +225,15 @@ fn to_array(list: &[Node]) -> Option<Toml> {
         Value::Integer(number) => Some(Toml::Integer(*number)),
         _ => None,
     };
-    list.iter()
-        .map(item)
-        .collect::<Option<_>>()
-        .map(Toml::Array)
+    let items: Option<_> = list.iter().map(item).collect();
+    items.map(Toml::Array)
 }
 
 /// The message for an unknown key: it may have been renamed, or belong to another kind or section.
 fn unknown_key(entry: &Entry, keys: &'static [Key], context: &Context<'_>) -> String {
     let path = context.path;
     let old = &entry.key;
-    if let Some(new) = new_name(&format!("{path}.{old}")) {
+    if let Some(new) = new_name(&format!("{path}.{old}"), keys) {
         return format!(
             "{path}.{old} has been renamed to {path}.{new}\n  help: replace {old} by {new}"
         );
@@ -275,10 +269,8 @@ fn section_hint(key: &str, except: Option<&str>) -> String {
         let mut tables = section.tables().into_iter();
         tables.any(|(_, keys)| keys.iter().any(|other| other.name == key))
     };
-    let mut others = SECTIONS
-        .iter()
-        .filter(|section| Some(section.name) != except);
-    match others.find(has_it) {
+    let is_other = |section: &&Section| Some(section.name) != except;
+    match SECTIONS.iter().filter(is_other).find(has_it) {
         Some(section) => format!("\n  help: [{}] has a key {}", section.name, Printable(key)),
         None => String::new(),
     }

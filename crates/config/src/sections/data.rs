@@ -53,9 +53,7 @@ keys! {
         /// Test examples.
         test_size: usize = 500, EXAMPLES_OR_NONE;
     }
-}
 
-keys! {
     /// Keys of `dates`.
     pub struct Dates {
         /// First year.
@@ -69,9 +67,7 @@ keys! {
         /// Test examples.
         test_size: usize = 1000, EXAMPLES_OR_NONE;
     }
-}
 
-keys! {
     /// Keys of `recall`.
     pub struct Recall {
         /// Minimum number of letters.
@@ -85,9 +81,7 @@ keys! {
         /// Test examples.
         test_size: usize = 500, EXAMPLES_OR_NONE;
     }
-}
 
-keys! {
     /// Keys of `listops`: Nangia and Bowman,
     /// [ListOps](https://arxiv.org/abs/1804.06028), 2018.
     pub struct ListOps {
@@ -106,9 +100,7 @@ keys! {
         /// Test examples.
         test_size: usize = 1000, EXAMPLES_OR_NONE;
     }
-}
 
-keys! {
     /// Keys of `documents`.
     pub struct Documents {
         /// Number of classes, at most 8.
@@ -124,7 +116,7 @@ keys! {
         /// Sentences that determine the class.
         key_sentences: usize = 2, count(1, 1 << 16);
         /// Distractor sentences with words of other classes.
-        decoys: usize = 2, count(0, 1 << 16);
+        distractors: usize = 2, count(0, 1 << 16);
         /// Training examples.
         train_size: usize = 4000, EXAMPLES;
         /// Validation examples.
@@ -132,15 +124,84 @@ keys! {
         /// Test examples.
         test_size: usize = 500, EXAMPLES_OR_NONE;
     }
-}
 
-keys! {
     /// Keys of `phrases`.
     pub struct Phrases {
         /// Source and target language.
         direction: Direction = Direction::ChineseToEnglish, Values::Names(Direction::NAMES);
         /// Fraction held out for validation, chosen with `run.seed`; if 0, the training phrases are used.
-        valid_share: f64 = 0.0, PROBABILITY;
+        valid_fraction: f64 = 0.0, PROBABILITY;
+    }
+
+    /// Keys of `parallel`.
+    pub struct Parallel {
+        /// Training data: two line-aligned files, or one file with tab-separated columns.
+        train: Files = Files::One(PathBuf::new()), Values::Paths, Presence::Required;
+        /// Validation data, in the same format.
+        valid: Option<Files> = None, Values::Paths, Presence::Optional("`valid_fraction` of `train`");
+        /// Test data, in the same format.
+        test: Option<Files> = None, Values::Paths, Presence::Optional("`test_fraction` of `train`");
+        /// Fraction of `train` held out for validation, chosen with `run.seed`.
+        valid_fraction: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
+        /// Fraction of `train` held out for testing.
+        test_fraction: Option<f64> = None, PROBABILITY, Presence::Optional("0");
+        /// Source column of a tab-separated file, starting at 1.
+        source_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("1");
+        /// Target column of a tab-separated file.
+        target_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("2");
+        /// Maximum number of training pairs.
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum length in tokens; longer pairs are dropped and counted.
+        max_length: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum fraction of malformed lines; they are skipped and counted, and the first ones are reported.
+        max_malformed: f64 = 0.01, PROBABILITY;
+    }
+
+    /// Keys of `labelled`.
+    pub struct Labelled {
+        /// Training data: a file, or a folder or archive with one folder per class.
+        train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
+        /// Validation data, in the same format.
+        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("`valid_fraction` of `train`");
+        /// Test data, in the same format.
+        test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_fraction` of `train`");
+        /// Fraction of `train` held out for validation, chosen with `run.seed`.
+        valid_fraction: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
+        /// Fraction of `train` held out for testing.
+        test_fraction: Option<f64> = None, PROBABILITY, Presence::Optional("0");
+        /// File format.
+        format: Format = Format::Auto, Values::Names(Format::NAMES);
+        /// Name of the label field (CSV column or JSON key).
+        label_field: String = "label".to_owned(), Values::Text;
+        /// Name of the text field (CSV column or JSON key).
+        text_field: String = "text".to_owned(), Values::Text;
+        /// Sentence splitting (`han` only).
+        sentences: Option<Sentences> = None, Values::Names(Sentences::NAMES),
+            Presence::Optional("`punctuation` for `han`");
+        /// Maximum number of training examples.
+        max_examples: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum tokens per text; longer texts are truncated (not for `han`).
+        max_length: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum sentences per document; longer documents are truncated (`han` only).
+        max_sentences: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum words per sentence; longer sentences are truncated (`han` only).
+        max_words: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
+        /// Maximum fraction of malformed lines; they are skipped and counted, and the first ones are reported.
+        max_malformed: f64 = 0.01, PROBABILITY;
+    }
+
+    /// Keys of `plain`.
+    pub struct Plain {
+        /// Training data: a text file.
+        train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
+        /// Validation data, in the same format.
+        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("`valid_fraction` of `train`");
+        /// Test data, in the same format.
+        test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_fraction` of `train`");
+        /// Fraction of `train`, at its end, held out for validation.
+        valid_fraction: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
+        /// Fraction of `train`, after the validation split, held out for testing.
+        test_fraction: Option<f64> = None, PROBABILITY, Presence::Optional("0");
     }
 }
 
@@ -152,89 +213,7 @@ names! {
         /// English to Chinese.
         EnglishToChinese = "en-zh",
     }
-}
 
-/// Default validation fraction of [`Parallel`], [`Labelled`] and [`Plain`].
-pub(crate) const DEFAULT_VALID_SHARE: f64 = 0.1;
-
-keys! {
-    /// Keys of `parallel`.
-    pub struct Parallel {
-        /// Training data: two line-aligned files, or one file with tab-separated columns.
-        train: Files = Files::One(PathBuf::new()), Values::Paths, Presence::Required;
-        /// Validation data, in the same format.
-        valid: Option<Files> = None, Values::Paths, Presence::Optional("`valid_share` of `train`");
-        /// Test data, in the same format.
-        test: Option<Files> = None, Values::Paths, Presence::Optional("`test_share` of `train`");
-        /// Fraction of `train` held out for validation, chosen with `run.seed`.
-        valid_share: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
-        /// Fraction of `train` held out for testing.
-        test_share: Option<f64> = None, PROBABILITY, Presence::Optional("0");
-        /// Source column of a tab-separated file, starting at 1.
-        source_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("1");
-        /// Target column of a tab-separated file.
-        target_column: Option<usize> = None, count(1, 1 << 16), Presence::Optional("2");
-        /// Maximum number of training pairs.
-        max_examples: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
-        /// Maximum length in tokens; longer pairs are dropped and counted.
-        max_length: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
-        /// Maximum fraction of malformed lines; they are skipped and counted, and the first ones are reported.
-        allowed_bad: f64 = 0.01, PROBABILITY;
-    }
-}
-
-keys! {
-    /// Keys of `labelled`.
-    pub struct Labelled {
-        /// Training data: a file, or a folder or archive with one folder per class.
-        train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
-        /// Validation data, in the same format.
-        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("`valid_share` of `train`");
-        /// Test data, in the same format.
-        test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_share` of `train`");
-        /// Fraction of `train` held out for validation, chosen with `run.seed`.
-        valid_share: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
-        /// Fraction of `train` held out for testing.
-        test_share: Option<f64> = None, PROBABILITY, Presence::Optional("0");
-        /// File format.
-        format: Format = Format::Auto, Values::Names(Format::NAMES);
-        /// Name of the label field (CSV column or JSON key).
-        label_field: String = "label".to_owned(), Values::Text;
-        /// Name of the text field (CSV column or JSON key).
-        text_field: String = "text".to_owned(), Values::Text;
-        /// Sentence splitting (`han` only).
-        sentences: Option<Sentences> = None, Values::Names(Sentences::NAMES),
-            Presence::Optional("`marks` for `han`");
-        /// Maximum number of training examples.
-        max_examples: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
-        /// Maximum tokens per text; longer texts are truncated (not for `han`).
-        max_length: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
-        /// Maximum sentences per document; longer documents are truncated (`han` only).
-        max_sentences: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
-        /// Maximum words per sentence; longer sentences are truncated (`han` only).
-        max_words: Option<usize> = None, LIMIT, Presence::Optional("unlimited");
-        /// Maximum fraction of malformed lines; they are skipped and counted, and the first ones are reported.
-        allowed_bad: f64 = 0.01, PROBABILITY;
-    }
-}
-
-keys! {
-    /// Keys of `plain`.
-    pub struct Plain {
-        /// Training data: a text file.
-        train: PathBuf = PathBuf::new(), Values::Path, Presence::Required;
-        /// Validation data, in the same format.
-        valid: Option<PathBuf> = None, Values::Path, Presence::Optional("`valid_share` of `train`");
-        /// Test data, in the same format.
-        test: Option<PathBuf> = None, Values::Path, Presence::Optional("`test_share` of `train`");
-        /// Fraction of `train`, at its end, held out for validation.
-        valid_share: Option<f64> = None, PROBABILITY, Presence::Optional("0.1, or 0 if `valid` is set");
-        /// Fraction of `train`, after the validation split, held out for testing.
-        test_share: Option<f64> = None, PROBABILITY, Presence::Optional("0");
-    }
-}
-
-names! {
     /// Format of labelled text.
     pub enum Format: "format" {
         /// By file extension: `.tsv` or `.txt`, `.csv`, `.jsonl`, else a folder or archive.
@@ -248,17 +227,18 @@ names! {
         /// One folder per class, one file per text.
         Folders = "folders",
     }
-}
 
-names! {
     /// Sentence splitting.
     pub enum Sentences: "sentence splitting" {
         /// At line breaks.
         Lines = "lines",
         /// After sentence-final punctuation.
-        Marks = "marks",
+        Punctuation = "punctuation",
     }
 }
+
+/// Default validation fraction of [`Parallel`], [`Labelled`] and [`Plain`].
+pub(crate) const DEFAULT_VALID_SHARE: f64 = 0.1;
 
 /// One file, or two line-aligned ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! `[decoding]`: text generation.
 
 use crate::keys::{
-    Choice, GENERATED, LIMIT, NOT_NEGATIVE, POSITIVE, Presence, Range, SEED, Values, count, keys,
+    GENERATED, LIMIT, NOT_NEGATIVE, POSITIVE, Presence, Range, SEED, Values, choice, count, keys,
     kinds,
 };
 
@@ -9,7 +9,8 @@ keys! {
     /// Text generation.
     pub struct Decoding {
         /// Decoding strategy; validation during training uses `greedy` instead of `beam`.
-        strategy: Option<Strategy> = None, STRATEGY, Presence::Optional("`sample` for `gpt`, else `greedy`");
+        strategy: Option<Strategy> = None, choice("strategy", Strategy::KINDS),
+            Presence::Optional("`sample` for `gpt`, else `greedy`");
         /// Minimum length in tokens.
         min_length: usize = 0, count(0, 1 << 20);
         /// Maximum length in tokens.
@@ -19,12 +20,27 @@ keys! {
         /// Random seed for sampling.
         seed: u64 = 0, SEED;
     }
-}
 
-const STRATEGY: Values = Values::Choice(&Choice {
-    name: "strategy",
-    variants: Strategy::KINDS,
-});
+    /// Keys of beam search.
+    pub struct Beam {
+        /// Beam width.
+        beams: usize = 4, LIMIT;
+        /// Length penalty exponent (0 = none).
+        length_penalty: f64 = 0.0, NOT_NEGATIVE;
+        /// Number of hypotheses to return.
+        n_best: usize = 1, LIMIT;
+    }
+
+    /// Keys of sampling.
+    pub struct Sample {
+        /// Softmax temperature: below 1 sharpens, above 1 flattens; for 0, use `greedy`.
+        temperature: f64 = 1.0, POSITIVE;
+        /// Sample from the K most likely tokens.
+        top_k: Option<usize> = None, LIMIT, Presence::Optional("all tokens");
+        /// Nucleus sampling: sample from the smallest set of tokens with total probability P.
+        top_p: Option<f64> = None, Values::Number(Range::FRACTION), Presence::Optional("all tokens");
+    }
+}
 
 kinds! {
     /// Decoding strategy.
@@ -35,29 +51,5 @@ kinds! {
         Beam(Beam) = "beam",
         /// Random sampling.
         Sample(Sample) = "sample",
-    }
-}
-
-keys! {
-    /// Keys of beam search.
-    pub struct Beam {
-        /// Beam width.
-        beams: usize = 4, LIMIT;
-        /// Length penalty exponent (0 = none).
-        length_penalty: f64 = 0.0, NOT_NEGATIVE;
-        /// Number of hypotheses to return.
-        n_best: usize = 1, LIMIT;
-    }
-}
-
-keys! {
-    /// Keys of sampling.
-    pub struct Sample {
-        /// Softmax temperature: below 1 sharpens, above 1 flattens.
-        temperature: f64 = 1.0, POSITIVE;
-        /// Sample from the K most likely tokens.
-        top_k: Option<usize> = None, LIMIT, Presence::Optional("all tokens");
-        /// Nucleus sampling: sample from the smallest set of tokens with total probability P.
-        top_p: Option<f64> = None, Values::Number(Range::FRACTION), Presence::Optional("all tokens");
     }
 }

@@ -14,7 +14,7 @@ pub use self::run::*;
 pub use self::tokenizer::*;
 pub use self::training::*;
 pub use zoo_spec::{
-    Activation, Alignment, Cell, ClassifierSpec, Feeding, GptSpec, HanSpec, LayerSpec,
+    Activation, Alignment, Cell, ClassifierSpec, GptSpec, HanSpec, InputFeeding, LayerSpec,
     LearnedPositions, Model, Norm, Pooling, PositionEncoding, RotaryPositions, Seq2SeqSpec,
     TransformerSpec, Tying, Window,
 };

@@ -1,7 +1,7 @@
 //! `[optimizer]` and `[schedule]`.
 
 use crate::keys::{
-    Choice, NOT_NEGATIVE, POSITIVE, PROBABILITY, Presence, Range, STEPS, STEPS_OR_NONE, Values,
+    NOT_NEGATIVE, POSITIVE, PROBABILITY, Presence, Range, STEPS, STEPS_OR_NONE, Values, choice,
     keys, kinds,
 };
 
@@ -14,6 +14,31 @@ kinds! {
         AdamW(AdamW) = "adamw",
         /// Stochastic gradient descent with momentum.
         Sgd(Sgd) = "sgd",
+    }
+
+    /// Gradient clipping.
+    pub enum Clipping {
+        /// No clipping.
+        None = "none",
+        /// Clip the global gradient norm.
+        Norm(ClipThreshold) = "norm",
+        /// Clip each gradient element.
+        Value(ClipThreshold) = "value",
+    }
+
+    /// Learning rate schedule.
+    pub enum Schedule {
+        /// Constant learning rate.
+        Constant(ConstantSchedule) = "constant",
+        /// `learning_rate · d^-0.5 · min(step^-0.5, step · warmup^-1.5)`, as in the original
+        /// Transformer; d is `d_model` (`seq2seq`: `d_hidden`, `han`: `d_word`).
+        Noam(NoamSchedule) = "noam",
+        /// Inverse square root decay: `lr · sqrt(warmup / step)`.
+        InverseSquareRoot(InverseSquareRootSchedule) = "inverse-square-root",
+        /// Cosine decay.
+        Cosine(CosineSchedule) = "cosine",
+        /// Reduce the learning rate when the validation metric stops improving.
+        Plateau(PlateauSchedule) = "plateau",
     }
 }
 
@@ -33,9 +58,7 @@ keys! {
         /// Gradient clipping.
         clipping: Clipping = Clipping::default(), CLIPPING;
     }
-}
 
-keys! {
     /// Keys of AdamW.
     pub struct AdamW {
         /// Learning rate, multiplied by the schedule.
@@ -51,9 +74,7 @@ keys! {
         /// Gradient clipping.
         clipping: Clipping = Clipping::default(), CLIPPING;
     }
-}
 
-keys! {
     /// Keys of stochastic gradient descent.
     pub struct Sgd {
         /// Learning rate, multiplied by the schedule.
@@ -67,81 +88,31 @@ keys! {
         /// Gradient clipping.
         clipping: Clipping = Clipping::default(), CLIPPING;
     }
-}
 
-const CLIPPING: Values = Values::Choice(&Choice {
-    name: "clipping",
-    variants: Clipping::KINDS,
-});
-
-kinds! {
-    /// Gradient clipping.
-    pub enum Clipping {
-        /// No clipping.
-        None = "none",
-        /// Clip the global gradient norm.
-        Norm(ClipThreshold) = "norm",
-        /// Clip each gradient element.
-        Value(ClipThreshold) = "value",
-    }
-}
-
-impl Default for Clipping {
-    fn default() -> Self {
-        Self::Norm(ClipThreshold::default())
-    }
-}
-
-keys! {
     /// Keys of gradient clipping.
     pub struct ClipThreshold {
         /// Maximum norm or absolute value.
-        at: f64 = 1.0, POSITIVE;
+        threshold: f64 = 1.0, POSITIVE;
     }
-}
 
-kinds! {
-    /// Learning rate schedule.
-    pub enum Schedule {
-        /// Constant learning rate.
-        Constant(ConstantSchedule) = "constant",
-        /// `learning_rate · d^-0.5 · min(step^-0.5, step · warmup^-1.5)`, as in the original
-        /// Transformer; d is `d_model` (`seq2seq`: `d_hidden`, `han`: `d_word`).
-        Noam(NoamSchedule) = "noam",
-        /// Inverse square root decay: `lr · sqrt(warmup / step)`.
-        InverseSquareRoot(InverseSquareRootSchedule) = "inverse-square-root",
-        /// Cosine decay.
-        Cosine(CosineSchedule) = "cosine",
-        /// Reduce the learning rate when the validation metric stops improving.
-        Plateau(PlateauSchedule) = "plateau",
-    }
-}
-
-keys! {
     /// Keys of `constant`.
     pub struct ConstantSchedule {
         /// Linear warmup steps.
         warmup: usize = 100, STEPS_OR_NONE;
     }
-}
 
-keys! {
     /// Keys of `noam`.
     pub struct NoamSchedule {
         /// Linear warmup steps.
         warmup: usize = 4000, STEPS;
     }
-}
 
-keys! {
     /// Keys of `inverse-square-root`.
     pub struct InverseSquareRootSchedule {
         /// Linear warmup steps.
         warmup: usize = 1000, STEPS;
     }
-}
 
-keys! {
     /// Keys of `cosine`.
     pub struct CosineSchedule {
         /// Linear warmup steps.
@@ -149,11 +120,9 @@ keys! {
         /// Step at which the minimum is reached.
         steps: Option<usize> = None, STEPS, Presence::Optional("the last step of training");
         /// Final learning rate, as a fraction of `learning_rate`.
-        final_share: f64 = 0.1, Values::Number(Range::UNIT_INTERVAL);
+        min_lr_ratio: f64 = 0.1, Values::Number(Range::UNIT_INTERVAL);
     }
-}
 
-keys! {
     /// Keys of `plateau`.
     pub struct PlateauSchedule {
         /// Linear warmup steps.
@@ -163,7 +132,15 @@ keys! {
         /// Validations without improvement before a reduction.
         patience: usize = 2, STEPS;
         /// Minimum learning rate, as a fraction of `learning_rate`.
-        final_share: f64 = 0.01, Values::Number(Range::UNIT_INTERVAL);
+        min_lr_ratio: f64 = 0.01, Values::Number(Range::UNIT_INTERVAL);
+    }
+}
+
+const CLIPPING: Values = choice("clipping", Clipping::KINDS);
+
+impl Default for Clipping {
+    fn default() -> Self {
+        Self::Norm(ClipThreshold::default())
     }
 }
 

@@ -15,6 +15,8 @@ keys! {
         seed: u64 = 1, SEED;
         /// Parent folder of the run's folder.
         output: PathBuf = "runs".into(), Values::Path;
+        /// Also write the metrics as TensorBoard event files.
+        tensorboard: bool = false, Values::Bool;
     }
 }
 

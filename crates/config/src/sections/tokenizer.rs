@@ -31,7 +31,7 @@ keys! {
         vocabulary: Option<Vocabulary> = None, Values::Names(Vocabulary::NAMES),
             Presence::Optional(VOCABULARY);
         /// Maximum vocabulary size; rarer tokens become `<unk>`.
-        size: Option<usize> = None, TOKENS, Presence::Optional("unlimited");
+        vocab_size: Option<usize> = None, TOKENS, Presence::Optional("unlimited");
         /// Minimum frequency of a token.
         min_frequency: usize = 1, STEPS;
         /// Convert text to lower case.
@@ -41,28 +41,24 @@ keys! {
         /// Path of a saved tokenizer, or of two (source and target).
         load: Option<Files> = None, Values::Paths, Presence::Optional("trained on the data");
     }
-}
 
-keys! {
     /// Keys of `word`.
     pub struct WordTokens {
         /// Joint or separate vocabulary of source and target.
         vocabulary: Option<Vocabulary> = None, Values::Names(Vocabulary::NAMES),
             Presence::Optional(VOCABULARY);
         /// Maximum vocabulary size; rarer tokens become `<unk>`.
-        size: Option<usize> = None, TOKENS, Presence::Optional("unlimited");
+        vocab_size: Option<usize> = None, TOKENS, Presence::Optional("unlimited");
         /// Minimum frequency of a token.
         min_frequency: usize = 1, STEPS;
         /// Convert text to lower case.
         lowercase: bool = false, Values::Bool;
         /// Pre-tokenization: how text is split into words.
-        words: Option<WordRule> = None, Values::Names(WordRule::NAMES), Presence::Optional(WORDS);
+        pre_tokenizer: Option<PreTokenization> = None, Values::Names(PreTokenization::NAMES), Presence::Optional(PRE_TOKENIZER);
         /// Path of a saved tokenizer, or of two (source and target).
         load: Option<Files> = None, Values::Paths, Presence::Optional("trained on the data");
     }
-}
 
-keys! {
     /// Keys of `bpe`: Sennrich et al., [Neural Machine Translation of Rare
     /// Words](https://arxiv.org/abs/1508.07909), 2015.
     pub struct BpeTokens {
@@ -70,13 +66,13 @@ keys! {
         vocabulary: Option<Vocabulary> = None, Values::Names(Vocabulary::NAMES),
             Presence::Optional(VOCABULARY);
         /// Vocabulary size.
-        size: usize = 8000, TOKENS;
+        vocab_size: usize = 8000, TOKENS;
         /// Minimum frequency of a merged pair.
         min_frequency: usize = 2, STEPS;
         /// Convert text to lower case.
         lowercase: bool = false, Values::Bool;
         /// Pre-tokenization: how text is split into words.
-        words: Option<WordRule> = None, Values::Names(WordRule::NAMES), Presence::Optional(WORDS);
+        pre_tokenizer: Option<PreTokenization> = None, Values::Names(PreTokenization::NAMES), Presence::Optional(PRE_TOKENIZER);
         /// Encode unknown characters as bytes instead of `<unk>`.
         byte_fallback: bool = true, Values::Bool;
         /// Path of a saved tokenizer, or of two (source and target).
@@ -84,21 +80,19 @@ keys! {
     }
 }
 
-const VOCABULARY: &str = "`joint` with `model.tying = \"all\"`, else `separate`; not set for data \
+const VOCABULARY: &str = "`joint` with `model.tie_embeddings = \"all\"`, else `separate`; not set for data \
                           without a target text";
-const WORDS: &str = "`spaces` for synthetic data, else `marks`";
+const PRE_TOKENIZER: &str = "`whitespace` for synthetic data, else `punctuation`";
 
 names! {
     /// How text is split into words.
-    pub enum WordRule: "word splitting" {
-        /// At spaces only, for tokenized text.
-        Spaces = "spaces",
-        /// At spaces and punctuation; each Chinese character is a word.
-        Marks = "marks",
+    pub enum PreTokenization: "pre-tokenizer" {
+        /// At whitespace only, for tokenized text.
+        Whitespace = "whitespace",
+        /// At whitespace and punctuation; each Chinese character is a word.
+        Punctuation = "punctuation",
     }
-}
 
-names! {
     /// Joint or separate vocabulary of source and target.
     pub enum Vocabulary: "vocabulary" {
         /// One vocabulary for both.
@@ -118,28 +112,23 @@ impl Tokenizer {
         }
     }
 
-    pub(crate) fn vocabulary_mut(&mut self) -> &mut Option<Vocabulary> {
+    pub(crate) fn pre_tokenizer(&self) -> Option<PreTokenization> {
         match self {
-            Self::Char(tokens) => &mut tokens.vocabulary,
-            Self::Word(tokens) => &mut tokens.vocabulary,
-            Self::Bpe(tokens) => &mut tokens.vocabulary,
+            Self::Char(_) => None,
+            Self::Word(tokens) => tokens.pre_tokenizer,
+            Self::Bpe(tokens) => tokens.pre_tokenizer,
         }
     }
 
-    pub(crate) fn words(&self) -> Option<WordRule> {
-        match self {
-            Self::Char(_) => None,
-            Self::Word(tokens) => tokens.words,
-            Self::Bpe(tokens) => tokens.words,
-        }
-    }
-
-    pub(crate) fn words_mut(&mut self) -> Option<&mut Option<WordRule>> {
-        match self {
-            Self::Char(_) => None,
-            Self::Word(tokens) => Some(&mut tokens.words),
-            Self::Bpe(tokens) => Some(&mut tokens.words),
-        }
+    /// Sets the vocabulary, and the pre-tokenization if it is omitted.
+    pub(crate) fn resolve(&mut self, vocabulary: Option<Vocabulary>, rule: PreTokenization) {
+        let (own_vocabulary, own_rule) = match self {
+            Self::Char(tokens) => (&mut tokens.vocabulary, &mut None),
+            Self::Word(tokens) => (&mut tokens.vocabulary, &mut tokens.pre_tokenizer),
+            Self::Bpe(tokens) => (&mut tokens.vocabulary, &mut tokens.pre_tokenizer),
+        };
+        *own_vocabulary = vocabulary;
+        own_rule.get_or_insert(rule);
     }
 
     /// The saved tokenizer to load, if any.

@@ -4,7 +4,7 @@ use zoo_spec::Dtype;
 
 use super::data::Task;
 use crate::keys::{
-    BATCH, Choice, LIMIT, POSITIVE, PROBABILITY, Presence, STEPS, Values, count, keys, kinds, names,
+    BATCH, LIMIT, POSITIVE, PROBABILITY, Presence, STEPS, Values, choice, count, keys, kinds, names,
 };
 
 /// Training steps if neither `steps` nor `epochs` is set.
@@ -22,59 +22,29 @@ keys! {
         /// Batch size, in units of `batch_by`.
         batch_size: usize = 32, BATCH;
         /// Gradient accumulation steps.
-        accumulate: usize = 1, count(1, 1 << 20);
+        gradient_accumulation: usize = 1, count(1, 1 << 20);
         /// Label smoothing.
         label_smoothing: f64 = 0.0, PROBABILITY;
         /// Compute precision (autocast); weights stay in `backend.dtype`.
         precision: Option<Dtype> = None, Values::Names(Dtype::NAMES),
             Presence::Optional("`backend.dtype`");
         /// Loss scaling, against underflow of gradients.
-        loss_scale: Option<LossScale> = None, LOSS_SCALE, Presence::Optional("`dynamic` with `f16`, else `none`");
+        loss_scale: Option<LossScale> = None, choice("loss scale", LossScale::KINDS),
+            Presence::Optional("`dynamic` with `f16`, else `none`");
         /// Steps between log lines.
         log_every: usize = 50, STEPS;
         /// Steps between checkpoints.
         checkpoint_every: usize = 500, STEPS;
         /// Number of recent checkpoints to keep, besides the best one.
-        keep: usize = 3, STEPS;
+        keep_checkpoints: usize = 3, STEPS;
     }
-}
 
-names! {
-    /// Unit of the batch size.
-    pub enum BatchBy: "batch unit" {
-        /// Number of examples.
-        Examples = "examples",
-        /// Number of tokens, including padding.
-        Tokens = "tokens",
-    }
-}
-
-const LOSS_SCALE: Values = Values::Choice(&Choice {
-    name: "loss scale",
-    variants: LossScale::KINDS,
-});
-
-kinds! {
-    /// Loss scaling.
-    pub enum LossScale {
-        /// No loss scaling.
-        None = "none",
-        /// Dynamic loss scaling: as large as possible without overflow.
-        Dynamic = "dynamic",
-        /// Fixed loss scale.
-        Fixed(FixedScale) = "fixed",
-    }
-}
-
-keys! {
     /// Keys of a fixed loss scale.
     pub struct FixedScale {
         /// Loss scale.
         scale: f64 = 1024.0, POSITIVE;
     }
-}
 
-keys! {
     /// Validation during training.
     pub struct Validation {
         /// Steps between validations.
@@ -94,10 +64,15 @@ keys! {
     }
 }
 
-const BLEU_TOKENIZER: &str =
-    "`none` for text split at spaces, `zh` for Chinese targets, else `13a`";
-
 names! {
+    /// Unit of the batch size.
+    pub enum BatchBy: "batch unit" {
+        /// Number of examples.
+        Examples = "examples",
+        /// Number of tokens, including padding.
+        Tokens = "tokens",
+    }
+
     /// A sacreBLEU tokenizer.
     pub enum BleuTokenizer: "BLEU tokenizer" = V13a {
         /// `mteval-v13a` of WMT: separates punctuation, keeps numbers whole.
@@ -109,12 +84,7 @@ names! {
         /// Chinese characters, and `13a` for the rest.
         Zh = "zh",
     }
-}
 
-const METRIC: &str = "`exact` for synthetic sequence-to-sequence data, `bleu` for translation, \
-                      `accuracy` for classification, `loss` for plain text";
-
-names! {
     /// Validation metric.
     pub enum Metric: "metric" {
         /// Cross-entropy loss; lower is better.
@@ -133,6 +103,24 @@ names! {
         MacroF1 = "macro-f1",
     }
 }
+
+kinds! {
+    /// Loss scaling.
+    pub enum LossScale {
+        /// No loss scaling.
+        None = "none",
+        /// Dynamic loss scaling: as large as possible without overflow.
+        Dynamic = "dynamic",
+        /// Fixed loss scale.
+        Fixed(FixedScale) = "fixed",
+    }
+}
+
+const BLEU_TOKENIZER: &str =
+    "`none` for text split at spaces, `zh` for Chinese targets, else `13a`";
+
+const METRIC: &str = "`exact` for synthetic sequence-to-sequence data, `bleu` for translation, \
+                      `accuracy` for classification, `loss` for plain text";
 
 impl Metric {
     /// Whether it is defined for this task.

@@ -1,38 +1,33 @@
 //! Fully masked rows, padding, NaN and unsupported inputs, for every mechanism at
 //! [small sizes](Mechanism::small_for_tests).
 
-use burn::tensor::Device;
-use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::*;
-use zoo_oracle::{
-    Difference, Inputs, Mask, Precision, Problem, Requirement, SMALL_HEADS, SMALL_SEQUENCE,
-    padding_effect, solve,
-};
+use zoo_oracle::padding_effect;
 
-use crate::find_problem;
 use crate::masked_values::is_close_slice;
+use crate::prelude::*;
 
 type Test = fn(&MechanismConfig, &Device);
 
 pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite) {
-    for (name, test) in TESTS {
-        suite.add(format!("{mechanism}/{name}"), move |device| {
-            test(&mechanism.small_for_tests(), device);
-        });
-    }
+    let config = mechanism.small_for_tests();
+    let tests = TESTS.iter().copied();
+    suite.add_cases(&format!("{mechanism}/"), tests, move |test, device| {
+        test(&config, device);
+    });
 }
 
-fn supports(config: &MechanismConfig, requirement: Requirement) -> bool {
-    requirement.unsupported_reason(config.mechanism()).is_none()
+/// Whether a mechanism accepts problems with this requirement.
+pub(crate) fn supports(mechanism: Mechanism, requirement: Requirement) -> bool {
+    requirement.unsupported_reason(mechanism).is_none()
 }
 
 /// The causal mask and, if the mechanism supports it, the full mask.
 fn masks(config: &MechanismConfig) -> Vec<Mask> {
-    if supports(config, Requirement::Bidirectional) {
-        vec![Mask::Causal, Mask::Full]
-    } else {
-        vec![Mask::Causal]
+    let mut masks = vec![Mask::Causal];
+    if supports(config.mechanism(), Requirement::Bidirectional) {
+        masks.push(Mask::Full);
     }
+    masks
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -48,7 +43,7 @@ const TESTS: &[(&str, Test)] = &[
         let plain = Problem::small_for(config);
         fully_masked_rows_are_zero(config, &with_padding(plain.clone()), device);
         // Rejection is tested below.
-        if supports(config, Requirement::DenseMask) {
+        if supports(config.mechanism(), Requirement::DenseMask) {
             fully_masked_rows_are_zero(config, &Requirement::DenseMask.add_to(plain), device);
         }
     }),
@@ -71,7 +66,7 @@ const TESTS: &[(&str, Test)] = &[
         "mask-without-autodiff-with-autodiff-tensors",
         |config, device| {
             let plain = Problem::small_for(config);
-            let problem = if supports(config, Requirement::DenseMask) {
+            let problem = if supports(config.mechanism(), Requirement::DenseMask) {
                 Requirement::DenseMask.add_to(plain)
             } else {
                 with_padding(plain)
@@ -127,8 +122,13 @@ fn fully_masked_rows_are_zero(config: &MechanismConfig, problem: &Problem, devic
     assert!((1..problem.queries()).contains(&masked.len()), "{masked:?}");
     let context = tensors.attend(config);
     let queries = all_queries(problem);
-    let errors = compare_context(config, problem, &tensors, &queries, context.clone());
-    must(errors);
+    must(compare_context(
+        config,
+        problem,
+        &tensors,
+        &queries,
+        context.clone(),
+    ));
     let solution = solve(&reference, &tensors.inputs());
     let [context, d_query, d_key, d_value] = tensors.results(context);
     let assert_zero = |name: &str, row: usize, values: &[f32], width: usize| {
@@ -190,11 +190,9 @@ fn check_padding(config: &MechanismConfig, mask: Mask, device: &Device) {
     let mut differs = false;
     for (((name, width), want), got) in RESULT_NAMES.into_iter().zip(widths).zip(want).zip(got) {
         let end = SMALL_SEQUENCE * width;
-        let (mut sequence, mut padding) = (vec![], vec![]);
-        for head in got.chunks(PADDED * width) {
-            sequence.extend_from_slice(&head[..end]);
-            padding.extend_from_slice(&head[end..]);
-        }
+        let heads = got.chunks(PADDED * width).map(|head| head.split_at(end));
+        let (sequence, padding): (Vec<_>, Vec<_>) = heads.unzip();
+        let (sequence, padding) = (sequence.concat(), padding.concat());
         let want: Vec<f64> = want.into_iter().map(f64::from).collect();
         // Both are rounded, and terms of the key gradient cancel.
         let tolerance = Precision::F32.backward(8.0);

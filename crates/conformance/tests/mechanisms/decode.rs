@@ -1,15 +1,11 @@
 //! Incremental decoding with all options.
 
-use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
 use zoo_attention::decode::KvCache;
 use zoo_attention::mechanisms::SlidingWindow;
-use zoo_attention::{
-    AttentionOptions, DecodeCache, Mechanism, MechanismConfig, MultiHeadAttentionConfig, Pattern,
-    alibi_slopes, attend,
-};
-use zoo_backend::{Dtype, OpenDevice};
-use zoo_conformance::*;
-use zoo_oracle::Mask;
+use zoo_attention::{DecodeCache, alibi_slopes};
+use zoo_backend::Dtype;
+
+use crate::prelude::*;
 
 pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
     // A second dtype: NdArray has no half types, and a GPU may have no f64.
@@ -19,18 +15,15 @@ pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
         DType::F64
     };
     suite.add_table("decode/", TESTS);
-    suite.add(
-        "decode/rejected-append-leaves-cache-unchanged",
-        move |device| {
-            rejected_append_leaves_cache_unchanged(device, other);
-        },
-    );
-    suite.add(
-        "decode/rejected-step-leaves-cache-unchanged",
-        move |device| {
-            rejected_step_leaves_cache_unchanged(device, other);
-        },
-    );
+    type Rejected = fn(&Device, DType);
+    let rejected: [(&str, Rejected); 2] = [
+        ("append", rejected_append_leaves_cache_unchanged),
+        ("step", rejected_step_leaves_cache_unchanged),
+    ];
+    for (call, test) in rejected {
+        let name = format!("decode/rejected-{call}-leaves-cache-unchanged");
+        suite.add(name, move |device| test(device, other));
+    }
 }
 
 /// Query, key and value of 2 examples with 2 heads.
@@ -84,9 +77,9 @@ fn assert_last_step_matches(
 
 /// The first three positions of the first example are padding.
 fn padding(seq: usize, device: &Device) -> AttentionOptions {
-    let mask: Vec<bool> = (0..2 * seq).map(|i| i < 3.min(seq)).collect();
-    let mask = Tensor::<2, Bool>::from_data(TensorData::new(mask, [2, seq]), device);
-    AttentionOptions::new().with_pattern(Pattern::KeyPadding(mask))
+    let mask = (0..2 * seq).map(|i| i < 3.min(seq)).collect();
+    let mask = Pattern::KeyPadding(tensor_of(mask, [2, seq], device));
+    AttentionOptions::new().with_pattern(mask)
 }
 
 fn causal() -> AttentionOptions {

@@ -1,29 +1,6 @@
 //! Bitwise determinism of backward passes, whatever the order of threads or workgroups.
 
-use burn::tensor::Device;
-use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_backend::OpenDevice;
-use zoo_conformance::*;
-use zoo_oracle::{Mask, Problem};
-
-/// Sequence length, and number of backward passes that are compared.
-#[derive(Clone, Copy)]
-struct Repeats {
-    n: usize,
-    passes: usize,
-}
-
-/// Several tiles of queries and keys in every kernel, the last of them partial.
-const FLASH: Repeats = Repeats {
-    n: 300,
-    passes: 200,
-};
-/// Several tiles, but fewer passes, since most mechanisms are `flash` with other patterns, and the
-/// others are Burn operations.
-const OTHERS: Repeats = Repeats { n: 100, passes: 20 };
-
-/// For a software GPU adapter, which takes most of a second per pass.
-const SOFTWARE: Repeats = Repeats { n: 140, passes: 20 };
+use crate::prelude::*;
 
 pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
     // A software adapter takes minutes to compile the kernels of every mechanism, and only those of
@@ -34,23 +11,25 @@ pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
         &Mechanism::ALL
     };
     for &mechanism in mechanisms {
-        let repeats = match (opened.software, mechanism) {
-            (true, _) => SOFTWARE,
-            (false, Mechanism::Flash) => FLASH,
-            _ => OTHERS,
+        // Several tiles of queries and keys in every kernel, the last of them partial.
+        let (n, passes) = match (opened.software, mechanism) {
+            // A software adapter takes most of a second per pass.
+            (true, _) => (140, 20),
+            (false, Mechanism::Flash) => (300, 200),
+            // Most others are `flash` with other patterns, and the rest are Burn operations.
+            _ => (100, 20),
         };
         suite.add_training(format!("determinism/{mechanism}"), move |device| {
             let config = mechanism.small_for_tests();
-            let problem = problem(&config, repeats.n);
-            check_determinism(&config, &problem, repeats.passes, device);
+            check_determinism(&config, &problem(&config, n), passes, device);
         });
     }
-    let Repeats { n, passes } = if opened.software { SOFTWARE } else { OTHERS };
+    let n = if opened.software { 140 } else { 100 };
     suite.add_training("determinism/flash-with-bias-and-dropout", move |device| {
         let flash = Mechanism::Flash.into();
         // The gradient of a bias that is broadcast is a sum over examples.
         let problem = problem(&flash, n).with_bias([1, 4, n, n]);
-        check_determinism(&flash, &problem.with_dropout((0.2, 5)), passes, device);
+        check_determinism(&flash, &problem.with_dropout((0.2, 5)), 20, device);
     });
 }
 

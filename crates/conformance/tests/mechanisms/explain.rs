@@ -1,49 +1,35 @@
 //! Attention weights returned by `explain` against those of the oracle.
 
-use burn::tensor::{DType, Device, Tensor};
-use zoo_attention::{
-    AttentionInput, AttentionOptions, Mechanism, MechanismConfig, MultiHeadAttentionConfig,
-    Pattern, Positions, explain, standard,
-};
-use zoo_backend::OpenDevice;
-use zoo_conformance::*;
-use zoo_oracle::{Mask, Precision, Problem, SMALL_HEADS, SMALL_SEQUENCE, solve};
+use zoo_attention::explain;
 
-use crate::find_problem;
 use crate::multi_head::{self_attention, test_kv_heads};
+use crate::prelude::*;
+use crate::{half_types, other_mechanisms};
 
 pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
-    for (name, mechanism) in crate::other_mechanisms::with_softmax() {
-        for problem in PROBLEMS {
-            let problem = Problem {
-                // Weights are returned before dropout.
-                dropout: None,
-                ..find_problem(problem)
-            };
-            if accepts(&mechanism, &problem) {
-                suite.add(format!("explain/{name}/{}", problem.name), move |device| {
-                    check_weights(&mechanism, &problem, DType::F32, device);
-                });
-            }
-        }
-        for (dtype_name, dtype) in crate::half_types(opened) {
-            suite.add(format!("explain/{name}/{dtype_name}"), move |device| {
-                let [problem, _] = crate::other_mechanisms::aligned_problems(&mechanism);
-                check_weights(&mechanism, &problem, dtype, device);
-            });
-        }
-    }
-    for mechanism in Mechanism::ALL {
-        suite.add(format!("explain/multi-head/{mechanism}"), move |device| {
-            check_layer(mechanism, device);
+    for (name, mechanism) in other_mechanisms::with_softmax() {
+        let prefix = format!("explain/{name}/");
+        // Weights are returned before dropout.
+        let problems = PROBLEMS.map(|name| Problem {
+            dropout: None,
+            ..find_problem(name)
+        });
+        let problems = other_mechanisms::accepted(&mechanism, problems);
+        suite.add_cases(&prefix, problems, move |problem, device| {
+            check_weights(&mechanism, &problem, DType::F32, device);
+        });
+        suite.add_cases(&prefix, half_types(opened), move |dtype, device| {
+            let [problem, _] = other_mechanisms::aligned_problems(&mechanism);
+            check_weights(&mechanism, &problem, dtype, device);
         });
     }
+    suite.add_each("explain/multi-head/", Mechanism::ALL, check_layer);
     suite.add_table("explain/", TESTS);
 }
 
 /// More keys, more queries, fully masked rows, shared heads, every kind of mask, and all score
 /// modifications.
-const PROBLEMS: &[&str] = &[
+pub(crate) const PROBLEMS: [&str; 16] = [
     "one",
     "odd",
     "causal-more-keys",
@@ -89,7 +75,6 @@ fn check_weights(mechanism: &MechanismConfig, problem: &Problem, dtype: DType, d
 fn check_layer(mechanism: Mechanism, device: &Device) {
     const SEQ: usize = SMALL_SEQUENCE;
     let mechanism = mechanism.small_for_tests();
-    assert_not_full_attention(&mechanism, SMALL_HEADS, [SEQ; 2], Mask::Causal, device);
     let attention = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
         .with_n_heads_kv(test_kv_heads(&mechanism))
         .with_d_head(4)
@@ -98,18 +83,9 @@ fn check_layer(mechanism: Mechanism, device: &Device) {
         .init(device);
     let x = random_normal([2, SEQ, 8], device);
     let rows = [SEQ - 1, 0, 4];
-    let explained = attention.explain(
-        AttentionInput::self_attn(x.clone()).pattern(Pattern::Causal),
-        &rows,
-    );
-    let value = attention.value.forward(x.clone());
-    let kv_heads = value.dims()[2] / 4;
-    let value = value.reshape([2, SEQ, kv_heads, 4]).swap_dims(1, 2);
-    let context = explained
-        .reshape([2, kv_heads, 4 / kv_heads * 3, SEQ])
-        .matmul(value);
-    let context = context.reshape([2, 4, 3, 4]).swap_dims(1, 2);
-    let got = attention.output.forward(context.reshape([2, 3, 16]));
+    let input = AttentionInput::self_attn(x.clone()).pattern(Pattern::Causal);
+    let explained = attention.explain(input, &rows);
+    let got = apply_weights(&attention, explained, x.clone());
     let all = self_attention(&attention, &x, Pattern::Causal);
     let want = rows.map(|row| all.clone().slice_dim(1, row..row + 1));
     assert_close(got, Tensor::cat(want.to_vec(), 1));
@@ -139,31 +115,21 @@ const TESTS: &[(&str, Test)] = &[
             must(tolerance.compare("gradient", &got, &want));
         }
     }),
-    ("row-out-of-range-is-rejected", |device| {
-        let message = "attention weights: rows must be below seq_q = 3, got 3";
-        assert_rejected(Mechanism::Flash, Pattern::Full, &[1, 3], message, device);
-    }),
-    ("empty-rows-are-rejected", |device| {
-        let message = "attention weights: rows must not be empty";
-        assert_rejected(Mechanism::Flash, Pattern::Full, &[], message, device);
-    }),
-    ("unsupported-pattern-is-rejected", |device| {
-        let message = "linear attention: it accepts full and causal patterns, key lengths and key \
-                       padding only, got blocks";
-        let pattern = Pattern::Block { size: 2 };
-        assert_rejected(Mechanism::Linear, pattern, &[0], message, device);
+    ("invalid-rows-and-patterns-are-rejected", |device| {
+        let zeros = || Tensor::<4>::zeros([1, 1, 3, 2], device);
+        let out_of_range = "attention weights: rows must be below seq_q = 3, got 3";
+        let no_rows = "attention weights: rows must not be empty";
+        let blocks = "linear attention: it accepts full and causal patterns, key lengths and key \
+                      padding only, got blocks";
+        let block = Pattern::Block { size: 2 };
+        for (mechanism, pattern, rows, message) in [
+            (Mechanism::Flash, Pattern::Full, &[1, 3][..], out_of_range),
+            (Mechanism::Flash, Pattern::Full, &[], no_rows),
+            (Mechanism::Linear, block, &[0], blocks),
+        ] {
+            let options = AttentionOptions::new().with_pattern(pattern);
+            let call = || explain(mechanism, zeros(), zeros(), &options, rows);
+            assert_panics_with(call, message);
+        }
     }),
 ];
-
-fn assert_rejected(
-    mechanism: Mechanism,
-    pattern: Pattern,
-    rows: &[usize],
-    message: &str,
-    device: &Device,
-) {
-    let zeros = || Tensor::<4>::zeros([1, 1, 3, 2], device);
-    let options = AttentionOptions::new().with_pattern(pattern);
-    let call = || explain(mechanism, zeros(), zeros(), &options, rows);
-    assert_panics_with(call, message);
-}

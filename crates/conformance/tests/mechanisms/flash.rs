@@ -1,15 +1,11 @@
 //! Properties of `flash` only: a kernel on every backend, and gradients through the log-sum-exp.
 
-use burn::tensor::{Bool, Device, Tensor, TensorData};
 use zoo_attention::flash::{
-    FlashKernel, FlashOutput, flash_with_log_sum_exp, merge, selected_kernel,
+    FlashKernel, FlashOutput, composite, flash_with_log_sum_exp, merge, selected_kernel, tile_loops,
 };
-use zoo_attention::flash::{composite, tile_loops};
-use zoo_attention::{AttentionOptions, Dropout, Mechanism, Pattern, alibi_slopes, standard};
-use zoo_conformance::*;
-use zoo_oracle::{Precision, Problem, solve};
+use zoo_attention::{AttentionShape, Dropout, alibi_slopes};
 
-use crate::find_problem;
+use crate::prelude::*;
 
 type Attend = fn(Tensor<4>, Tensor<4>, Tensor<4>, &AttentionOptions) -> FlashOutput;
 
@@ -21,8 +17,8 @@ fn assert_agree(tensors: &Tensors, got: Attend, want: Attend) {
 /// Pseudorandom values between -1 and 1.
 fn sines(dims: [usize; 4], factor: f32, device: &Device) -> Tensor<4> {
     let count = dims.iter().product();
-    let values: Vec<f32> = (0..count).map(|i| (i as f32 * factor).sin()).collect();
-    Tensor::from_data(TensorData::new(values, dims), device)
+    let values = (0..count).map(|i| (i as f32 * factor).sin());
+    tensor_of(values.collect(), dims, device)
 }
 
 fn sine_tensors(shapes: [[usize; 4]; 3], options: AttentionOptions, device: &Device) -> Tensors {
@@ -45,19 +41,106 @@ fn gradients_of_both(tensors: &Tensors, output: &FlashOutput) -> [Vec<f32>; 3] {
     tensors.input_gradients(&(log_sum_exp + context).backward())
 }
 
-fn default_kernel(device: &Device) -> FlashKernel {
+/// The kernel without options and with one element.
+pub(crate) fn default_kernel(device: &Device) -> FlashKernel {
     let one = Tensor::zeros([1, 1, 1, 1], device);
     selected_kernel(&one, &one, &one, &AttentionOptions::new())
 }
 
-pub(crate) const TESTS: &[(&str, Test)] = &[
+pub(crate) fn trials(suite: &mut Suite) {
+    suite.add_table("flash/", TESTS);
+    suite.add_training_table("flash/", TRAINING_TESTS);
+}
+
+/// Problems with skipped, complete and partial tiles.
+const WITH_TILES: &[&str] = &[
+    "several-tiles",
+    "window-and-lengths",
+    "sparse-transformer",
+    "everything",
+    "bias-of-all-heads",
+    "bigbird-blocks",
+    "function-in-a-window",
+    "monotonic-more-keys",
+];
+
+const TESTS: &[(&str, Test)] = &[
+    ("problems-have-skipped-and-partial-tiles", |device| {
+        for name in WITH_TILES {
+            let problem = find_problem(name);
+            let tensors = Tensors::from_problem(&problem, device);
+            let shape =
+                AttentionShape::from_tensors("test", &tensors.query, &tensors.key, &tensors.value);
+            let computed = tensors.options.pattern.plan(&shape, [64, 64]).density();
+            // Partially visible tiles are computed completely.
+            let has_partial_tiles = computed > problem.density() && computed < 1.0;
+            assert!(has_partial_tiles, "{name}: density {computed}");
+        }
+    }),
     ("has-a-kernel-for-inference-and-training", |device| {
         for device in [device.clone(), device.clone().autodiff()] {
             assert_ne!(default_kernel(&device), FlashKernel::Composite);
         }
     }),
+    // For any random generator: LibTorch's kernels have their own.
+    ("dropout-matches-its-probability-and-seed", |device| {
+        let problem = Problem::new("share", [2, 4, 64, 96, 8]).with_dropout((0.3, 7));
+        let mut tensors = Tensors::from_problem(&problem, device);
+        let mut mask = |seed: u64| {
+            tensors.options.dropout = Some(Dropout::new(0.3, seed));
+            dropout_mask(&tensors)
+        };
+        let (first, again, other) = (mask(7), mask(7), mask(8));
+        let count = first.len() as f64;
+        let fraction = first.iter().filter(|&&is_dropped| is_dropped).count() as f64 / count;
+        // Five standard errors.
+        let is_close = (fraction - 0.3).abs() <= 5.0 * (0.3 * 0.7 / count).sqrt();
+        assert!(is_close, "{fraction} dropped, expected 0.3");
+        assert!(first == again, "the same seed dropped other weights");
+        let equal = first.iter().zip(&other).filter(|(a, b)| a == b).count() as f64 / count;
+        let is_close = (equal - (0.3 * 0.3 + 0.7 * 0.7)).abs() <= 0.02;
+        assert!(is_close, "{equal} equal for two seeds, expected 0.58");
+    }),
+    ("log-sum-exp-matches-the-oracle", |device| {
+        for name in [
+            "odd",
+            "gpt2",
+            "several-tiles",
+            "everything",
+            "causal-more-queries",
+        ] {
+            let problem = find_problem(name);
+            let got = Tensors::from_problem(&problem, device).apply(flash_with_log_sum_exp);
+            let solution = solve(&problem, &problem.inputs());
+            let (mut finite, mut want) = (Vec::new(), Vec::new());
+            let log_sum_exps = to_vec(got.log_sum_exp).into_iter();
+            for (got, exact) in log_sum_exps.zip(solution.log_sum_exp) {
+                if exact.is_finite() {
+                    finite.push(got);
+                    want.push(exact);
+                } else {
+                    assert!(got <= -1e30, "{name}: {got} for a fully masked query");
+                }
+            }
+            let tolerance = Precision::F32.forward(solution.largest_score);
+            must(tolerance.check(name, &finite, &want));
+            must(tolerance.check(name, &to_vec(got.context), &solution.context));
+        }
+    }),
+    ("gradients-with-checkpointing", |device| {
+        let device = device.clone().autodiff().gradient_checkpointing();
+        for name in ["everything", "bias-of-keys", "bert-base"] {
+            let problem = find_problem(name);
+            let tensors = Tensors::from_problem(&problem, &device);
+            let (flash, queries) = (Mechanism::Flash.into(), all_queries(&problem));
+            must(compare_gradients(&flash, &problem, tensors, &queries));
+        }
+    }),
+];
+
+/// On a device with autodiff.
+const TRAINING_TESTS: &[(&str, Test)] = &[
     ("wide-heads-use-the-portable-tiles", |device| {
-        let device = &device.clone().autodiff();
         let has_kernels = default_kernel(device) == FlashKernel::Cube;
         // Several blocks, the maximum width of the CubeCL kernels, and wider.
         for (width, is_wide) in [(100, false), (256, false), (260, true)] {
@@ -75,7 +158,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         }
     }),
     ("mask-fn-of-batch-and-head-equals-a-dense-mask", |device| {
-        let device = &device.clone().autodiff();
         let [batch, heads, seq_q, seq_k] = [2, 4, 40, 70];
         let shapes = [
             [batch, heads, seq_q, 8],
@@ -90,26 +172,30 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             let (row, query) = (row / seq_q, row % seq_q + seq_k - seq_q);
             !is_visible(row / heads, row % heads, query as i64, key as i64)
         });
-        let mask = TensorData::new(indices.collect::<Vec<_>>(), [batch, heads, seq_q, seq_k]);
-        let mask = Tensor::<4, Bool>::from_data(mask, device);
+        let mask = tensor_of(indices.collect(), [batch, heads, seq_q, seq_k], device);
         let options = AttentionOptions::new()
             .with_alibi(alibi_slopes(heads))
             .with_bias(sines([1, heads, 1, seq_k], 0.3, device));
         let lengths = || Pattern::key_lengths([seq_k, 60]);
-        let [by_function, by_mask] = [Pattern::mask_fn(is_visible), Pattern::Dense(mask)]
-            .map(|pattern| options.clone().with_pattern(pattern.and(lengths())))
-            .map(|options| sine_tensors(shapes, options, device));
-        let expected = by_mask.results(by_mask.apply(standard).context);
-        let results = |context: Tensor<4>| by_function.results(context);
-        for got in [
-            results(by_function.apply(flash_with_log_sum_exp).context),
-            results(by_function.apply(standard).context),
-        ] {
-            assert_results_close(Precision::F32.backward(8.0), got, expected.clone());
+        // The head determines which weights are dropped, also where heads are computed one by one.
+        for options in [options.clone(), options.with_dropout(Dropout::new(0.3, 5))] {
+            let [by_function, by_mask] =
+                [Pattern::mask_fn(is_visible), Pattern::Dense(mask.clone())]
+                    .map(|pattern| options.clone().with_pattern(pattern.and(lengths())))
+                    .map(|options| sine_tensors(shapes, options, device));
+            let expected = by_mask.results(by_mask.apply(standard).context);
+            let mut contexts = vec![by_function.apply(standard).context];
+            // LibTorch's kernels have their own random generator.
+            if options.dropout.is_none() || by_function.kernel() != FlashKernel::Aten {
+                contexts.push(by_function.apply(flash_with_log_sum_exp).context);
+            }
+            for context in contexts {
+                let got = by_function.results(context);
+                assert_results_close(Precision::F32.backward(8.0), got, expected.clone());
+            }
         }
     }),
     ("strided-tensors", |device| {
-        let device = &device.clone().autodiff();
         // `[batch, seq, heads, d_head]`, as by a projection.
         let [batch, heads, seq, width] = [2, 3, 70, 8];
         let random = |factor: f32| sines([batch, seq, heads, width], factor, device);
@@ -136,7 +222,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         must(tolerance.compare("gradient", &d_got, &d_want));
     }),
     ("options-match-the-portable-tiles", |device| {
-        let device = &device.clone().autodiff();
         let (heads, seq, width) = (2, 140, 8);
         let mask = sines([1, 1, seq, seq], 0.37, device).greater_elem(0.6);
         let options = AttentionOptions::new()
@@ -148,31 +233,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         let tensors = sine_tensors([[1, heads, seq, width]; 3], options, device);
         assert_agree(&tensors, flash_with_log_sum_exp, tile_loops)
     }),
-    // For any random generator: LibTorch's kernels have their own.
-    ("dropout-matches-its-probability-and-seed", |device| {
-        let problem = Problem::new("share", [2, 4, 64, 96, 8]).with_dropout((0.3, 7));
-        let mut tensors = Tensors::from_problem(&problem, device);
-        let mut mask = |seed: u64| {
-            tensors.options.dropout = Some(Dropout::new(0.3, seed));
-            dropout_mask(&tensors)
-        };
-        let (first, again, other) = (mask(7), mask(7), mask(8));
-        let count = first.len() as f64;
-        let fraction = first.iter().filter(|&&is_dropped| is_dropped).count() as f64 / count;
-        // Five standard errors.
-        let is_close = (fraction - 0.3).abs() <= 5.0 * (0.3 * 0.7 / count).sqrt();
-        assert!(is_close, "{fraction} dropped, expected 0.3");
-        assert!(first == again, "the same seed dropped other weights");
-        let equal = first.iter().zip(&other).filter(|(a, b)| a == b).count() as f64 / count;
-        // 0.3² + 0.7²
-        assert!(
-            (equal - 0.58).abs() <= 0.02,
-            "{equal} equal for two seeds, expected 0.58"
-        );
-    }),
     // The log-sum-exp is computed before dropout, and the gradients of both outputs add up.
     ("log-sum-exp-is-independent-of-dropout", |device| {
-        let device = &device.clone().autodiff();
         let problem = Problem::new("both", [2, 2, 32, 48, 8]);
         let plain = Tensors::from_problem(&problem, device).require_grad();
         let dropout = plain.options.clone().with_dropout(Dropout::new(0.4, 3));
@@ -200,7 +262,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     }),
     // Recorded by autodiff, and with the portable tiles.
     ("fallbacks-match-the-oracle", |device| {
-        let device = &device.clone().autodiff();
         for name in ["odd", "several-tiles", "everything", "grouped-heads"] {
             let problem = find_problem(name);
             let solution = solve(&problem, &problem.inputs());
@@ -219,45 +280,15 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             }
         }
     }),
-    ("log-sum-exp-matches-the-oracle", |device| {
-        for name in [
-            "odd",
-            "gpt2",
-            "several-tiles",
-            "everything",
-            "causal-more-queries",
-        ] {
-            let problem = find_problem(name);
-            let got = Tensors::from_problem(&problem, device).apply(flash_with_log_sum_exp);
-            let solution = solve(&problem, &problem.inputs());
-            let (mut finite, mut want) = (Vec::new(), Vec::new());
-            for (got, exact) in to_vec(got.log_sum_exp)
-                .into_iter()
-                .zip(solution.log_sum_exp)
-            {
-                if exact.is_finite() {
-                    finite.push(got);
-                    want.push(exact);
-                } else {
-                    assert!(got <= -1e30, "{name}: {got} for a fully masked query");
-                }
-            }
-            let tolerance = Precision::F32.forward(solution.largest_score);
-            must(tolerance.check(name, &finite, &want));
-            must(tolerance.check(name, &to_vec(got.context), &solution.context));
-        }
-    }),
     ("merged-parts-match-full-attention", |device| {
-        let device = device.clone().autodiff();
         let problem = find_problem("several-tiles");
-        let whole = Tensors::from_problem(&problem, &device).require_grad();
+        let whole = Tensors::from_problem(&problem, device).require_grad();
         let full = whole.apply(flash_with_log_sum_exp);
         // Even keys and odd keys.
-        let split = Tensors::from_problem(&problem, &device).require_grad();
+        let split = Tensors::from_problem(&problem, device).require_grad();
         let parts = [0, 1].map(|odd| {
             let mask: Vec<bool> = (0..problem.seq_k).map(|j| j % 2 != odd).collect();
-            let mask = TensorData::new(mask, [1, 1, 1, problem.seq_k]);
-            let mask = Pattern::Dense(Tensor::<4, Bool>::from_data(mask, &device));
+            let mask = Pattern::Dense(tensor_of(mask, [1, 1, 1, problem.seq_k], device));
             let pattern = split.options.pattern.clone().and(mask);
             let part = Tensors {
                 options: AttentionOptions::new().with_pattern(pattern),
@@ -281,22 +312,12 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             must(tolerance.compare("gradient", got, want));
         }
     }),
-    ("gradients-with-checkpointing", |device| {
-        let device = device.clone().autodiff().gradient_checkpointing();
-        for name in ["everything", "bias-of-keys", "bert-base"] {
-            let problem = find_problem(name);
-            let tensors = Tensors::from_problem(&problem, &device);
-            let (flash, queries) = (Mechanism::Flash.into(), all_queries(&problem));
-            must(compare_gradients(&flash, &problem, tensors, &queries));
-        }
-    }),
     ("gradients-through-the-log-sum-exp", |device| {
-        let device = device.clone().autodiff();
         let problem = find_problem("odd");
-        let tensors = Tensors::from_problem(&problem, &device).require_grad();
+        let tensors = Tensors::from_problem(&problem, device).require_grad();
         let got = gradients_of_both(&tensors, &tensors.apply(flash_with_log_sum_exp));
         // Reference with Burn operations; the problem has no mask.
-        let plain = Tensors::from_problem(&problem, &device).require_grad();
+        let plain = Tensors::from_problem(&problem, device).require_grad();
         let reference = plain.apply(|query, key, value, _| {
             let scores = query.matmul(key.swap_dims(2, 3));
             let exponentials = scores.mul_scalar(problem.scale()).exp();

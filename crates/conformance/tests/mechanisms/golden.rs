@@ -1,13 +1,11 @@
 //! `MultiHeadAttention` with the weights of PyTorch's `nn.MultiheadAttention` against outputs of
 //! PyTorch, which `golden/multi_head.py` wrote.
 
-use burn::tensor::{Device, Tensor, TensorData};
-use zoo_attention::{
-    AttentionError, AttentionInput, Mechanism, MultiHeadAttention, MultiHeadAttentionConfig,
-    Pattern, PytorchWeights,
-};
-use zoo_conformance::*;
-use zoo_oracle::{Precision, Tolerance};
+use burn::tensor::TensorData;
+use zoo_attention::{AttentionError, PytorchWeights};
+use zoo_oracle::Tolerance;
+
+use crate::prelude::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     let file = include_bytes!("../../golden/multi_head.safetensors");
@@ -21,18 +19,14 @@ pub(crate) fn trials(suite: &mut Suite) {
     }
     for (name, test) in TESTS {
         let golden = golden.strip_prefix("self.");
-        suite.add(format!("golden/{name}"), move |device| {
-            test(&golden, device)
-        });
+        let name = format!("golden/{name}");
+        suite.add(name, move |device| test(&golden, device));
     }
 }
 
 fn weights(golden: &Golden) -> PytorchWeights {
-    golden
-        .strip_prefix("weights.")
-        .tensors
-        .into_iter()
-        .collect()
+    let weights = golden.strip_prefix("weights.");
+    weights.tensors.into_iter().collect()
 }
 
 /// A module with the sizes of a case and random weights.
@@ -53,12 +47,15 @@ fn module(golden: &Golden, mechanism: Mechanism, device: &Device) -> MultiHeadAt
 
 fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
     let attention = must(module(golden, mechanism, device).with_pytorch_weights(weights(golden)));
-    let input = |name: &str| golden.tensor::<3>(name, device).map(Tensor::require_grad);
+    let input = |name: &str| {
+        let tensor: Option<Tensor<3>> = golden.tensor(name, device);
+        tensor.map(Tensor::require_grad)
+    };
     let query = input("query").expect("every case has one");
     let key = input("key").unwrap_or_else(|| query.clone());
     let value = input("value").unwrap_or_else(|| key.clone());
-    let causal = golden.mask::<2>("attn_mask", device);
-    let padding = golden.mask("key_padding_mask", device);
+    let causal: Option<Tensor<2, Bool>> = golden.tensor("attn_mask", device);
+    let padding = golden.tensor("key_padding_mask", device);
     let padding = padding.map(Pattern::KeyPadding);
     // As a dense mask and as the equivalent pattern.
     let patterns = match causal {
@@ -70,19 +67,19 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
             Some(padding) => pattern.and(padding.clone()),
             None => pattern,
         };
-        let [q, k, v] = [&query, &key, &value].map(Tensor::clone);
-        let output = attention
-            .forward(AttentionInput::new(q, k, v).pattern(pattern.clone()))
-            .context;
+        let input = || {
+            let [query, key, value] = [&query, &key, &value].map(Tensor::clone);
+            AttentionInput::new(query, key, value).pattern(pattern.clone())
+        };
+        let output = attention.forward(input()).context;
         // Scores are up to 27, but large ones have weights near 0 or 1, and PyTorch computed in
         // double precision: the tolerance does not depend on them. The largest error measured on
         // the CPU is 13 units, of a gradient.
         let forward = Precision::F32.forward(0.0);
         assert_matches_golden(golden, "output", output.clone(), forward);
-        let output_grad = golden.tensor::<3>("upstream", device);
-        let gradients = (output * output_grad.expect("every case has one"))
-            .sum()
-            .backward();
+        let output_grad = golden.tensor("upstream", device);
+        let loss = (output * output_grad.expect("every case has one")).sum();
+        let gradients = loss.backward();
         for (name, input) in [("query", &query), ("key", &key), ("value", &value)] {
             if golden.tensors.contains_key(name) {
                 let gradient = input.grad(&gradients).expect("a gradient");
@@ -95,15 +92,11 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
             gradient.expect("loaded weights have gradients");
         }
 
-        let [q, k, v] = [&query, &key, &value].map(Tensor::clone);
         let weights = match mechanism {
-            Mechanism::Standard => {
-                let input = AttentionInput::new(q, k, v).pattern(pattern);
-                attention.forward(input).into_weights()
-            }
+            Mechanism::Standard => attention.forward(input()).into_weights(),
             _ => {
                 let rows: Vec<usize> = (0..query.dims()[1]).collect();
-                attention.explain(AttentionInput::cross_attn(q, k).pattern(pattern), &rows)
+                attention.explain(input(), &rows)
             }
         };
         let [batch, heads, seq_q, seq_k] = weights.dims();
@@ -126,41 +119,26 @@ const TESTS: &[(&str, Test)] = &[
         assert!(script.contains(&head), "{head:?} is not in the script");
     }),
     ("invalid-weights-are-named", |golden, device| {
-        let zeros = TensorData::zeros::<f32, _>;
-        for (key, data, want) in [
-            (
-                "in_proj_bias",
-                None,
-                "in_proj_bias is missing; expected shape [36]",
-            ),
-            (
-                "out_proj.weight",
-                None,
-                "out_proj.weight is missing; expected shape [12, 12]",
-            ),
-            (
-                "in_proj_weight",
-                Some(zeros(vec![3, 12])),
-                "in_proj_weight must have shape [36, 12], got [3, 12]",
-            ),
-            (
-                "out_proj.bias",
-                Some(TensorData::zeros::<i32, _>([12])),
-                "out_proj.bias must be a floating-point tensor, got I32",
-            ),
-            (
-                "bias_k",
-                Some(zeros(vec![1, 1, 12])),
-                "bias_k does not correspond to any weight of this module",
-            ),
+        let zeros = |shape: &[usize]| Some(TensorData::zeros::<f32, _>(shape.to_vec()));
+        let integers = Some(TensorData::zeros::<i32, _>([12]));
+        let no_bias = "is missing; expected shape [36]";
+        let no_weight = "is missing; expected shape [12, 12]";
+        let wrong_shape = "must have shape [36, 12], got [3, 12]";
+        let wrong_dtype = "must be a floating-point tensor, got I32";
+        let unknown = "does not correspond to any weight of this module";
+        for (key, data, problem) in [
+            ("in_proj_bias", None, no_bias),
+            ("out_proj.weight", None, no_weight),
+            ("in_proj_weight", zeros(&[3, 12]), wrong_shape),
+            ("out_proj.bias", integers, wrong_dtype),
+            ("bias_k", zeros(&[1, 1, 12]), unknown),
         ] {
             let mut weights = golden.strip_prefix("weights.").tensors;
             weights.remove(key);
             weights.extend(data.map(|data| (key.to_owned(), data)));
             let module = module(golden, Mechanism::Flash, device);
             let result = module.with_pytorch_weights(weights.into_iter().collect());
-            let message = result.err().map(|error| error.to_string());
-            assert_eq!(message.as_deref(), Some(want));
+            assert_error(result, &format!("{key} {problem}"));
         }
     }),
     ("bias-without-parameter-is-rejected", |golden, device| {

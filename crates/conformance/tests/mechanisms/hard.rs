@@ -1,12 +1,8 @@
 //! Hard attention: selected keys, weights and gradients.
 
-use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::hard::{HardSelection, hard};
-use zoo_attention::{AttentionOptions, Pattern};
-use zoo_conformance::*;
-use zoo_oracle::{Formula, Precision, solve};
 
-use crate::find_problem;
+use crate::prelude::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     for name in PROBLEMS {

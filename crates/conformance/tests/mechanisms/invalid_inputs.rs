@@ -1,36 +1,21 @@
 //! Invalid calls and their error messages.
 
-use burn::tensor::{Bool, Device, Tensor};
 use libtest_mimic::Trial;
-use zoo_attention::{AttentionOptions, Dropout, Mechanism, Pattern, attend};
+use zoo_attention::Dropout;
 use zoo_backend::{Dtype, open};
-use zoo_conformance::*;
 
-/// The invalid part of a call with 2 examples, 4 heads, 3 queries and 5 keys.
-enum Invalid {
-    /// Shapes of query, key and value.
-    Shapes([[usize; 4]; 3]),
-    Pattern(fn(&Device) -> Pattern),
-    Options(fn(&Device) -> AttentionOptions),
-}
+use crate::prelude::*;
 
-use Invalid::{Options, Pattern as Mask, Shapes};
+type Check = fn(Mechanism, &Device);
 
 pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, device: &Device) {
-    for (name, invalid, message) in CASES {
-        suite.add(format!("{mechanism}/invalid/{name}"), move |device| {
-            let valid = [[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 5, 8]];
-            let plain = AttentionOptions::new();
-            let (shapes, options) = match invalid {
-                Shapes(shapes) => (*shapes, plain),
-                Mask(pattern) => (valid, plain.with_pattern(pattern(device))),
-                Options(options) => (valid, options(device)),
-            };
-            let [query, key, value] = shapes.map(|shape| Tensor::<4>::zeros(shape, device));
-            let message = format!("{mechanism} attention: {message}");
-            assert_panics_with(|| attend(mechanism, query, key, value, &options), &message);
-        });
-    }
+    let tests: [(&str, Check); 3] = [
+        ("shapes", check_shapes),
+        ("patterns", check_patterns),
+        ("options", check_options),
+    ];
+    let prefix = format!("{mechanism}/invalid/");
+    suite.add_cases(&prefix, tests, move |test, device| test(mechanism, device));
     suite.trials.push(two_devices(mechanism, device));
 }
 
@@ -57,12 +42,8 @@ fn two_devices(mechanism: Mechanism, device: &Device) -> Trial {
             ("a key padding mask", [&here; 3], with(padded)),
         ] {
             let zeros = |device| Tensor::<4>::zeros([2, 4, 5, 8], device);
-            let [query, key, value] = devices.map(zeros);
-            let message = format!(
-                "{mechanism} attention: {name} must be on the device of query, {here:?}, got \
-                 {other:?}"
-            );
-            assert_panics_with(|| attend(mechanism, query, key, value, &options), &message);
+            let message = format!("{name} must be on the device of query, {here:?}, got {other:?}");
+            assert_rejected(mechanism, devices.map(zeros), &options, &message);
         }
         Ok(())
     };
@@ -70,126 +51,97 @@ fn two_devices(mechanism: Mechanism, device: &Device) -> Trial {
     Trial::test(name, run).with_ignored_flag(is_ignored)
 }
 
-/// Name, invalid part, and error message after the mechanism's name.
-const CASES: &[(&str, Invalid, &str)] = &[
-    (
-        "wrong-key-dimension",
-        Shapes([[2, 4, 3, 8], [2, 4, 5, 6], [2, 4, 5, 8]]),
-        "key must be [batch = 2, kv_heads, seq_k, d_head = 8] \
-         to fit query [2, 4, 3, 8], got [2, 4, 5, 6]",
-    ),
-    (
-        "wrong-value-length",
-        Shapes([[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 6, 8]]),
-        "value must be [batch = 2, kv_heads = 4, seq_k = 5, d_value] \
-         to fit key [2, 4, 5, 8], got [2, 4, 6, 8]",
-    ),
-    (
-        "heads-that-do-not-divide",
-        Shapes([[1, 4, 3, 8], [1, 3, 5, 8], [1, 3, 5, 8]]),
-        "the number of query heads must be a multiple of the number of key and value heads, got 4 and 3",
-    ),
-    (
-        "too-few-lengths",
-        Mask(|_| Pattern::key_lengths([5])),
-        "expected 2 key lengths (the batch size), got 1",
-    ),
-    (
-        "key-length-out-of-range",
-        Mask(|_| Pattern::key_lengths([5, 6])),
-        "a key length must be at most seq_k = 5, got 6",
-    ),
-    (
-        "wrong-padding-mask-shape",
-        Mask(|device| Pattern::KeyPadding(Tensor::from_data([[false, true]], device))),
-        "a key padding mask must be [batch = 2, seq_k = 5], got [1, 2]",
-    ),
-    (
-        "wrong-dense-mask-shape",
-        Mask(|device| Pattern::Dense(Tensor::from_data([[[[false, true]]]], device))),
-        "a dense mask must be broadcastable to [batch = 2, heads = 4, seq_q = 3, seq_k = 5], got \
-         [1, 1, 1, 2]",
-    ),
-    (
-        "no-queries",
-        Shapes([[2, 4, 0, 8], [2, 4, 5, 8], [2, 4, 5, 8]]),
-        "no dimension may be zero, got query [2, 4, 0, 8], key [2, 4, 5, 8], value [2, 4, 5, 8]",
-    ),
-    (
-        "block-size-of-zero",
-        Mask(|_| Pattern::Block { size: 0 }),
-        "a block size must be at least 1, got 0",
-    ),
-    (
-        "too-few-blocks",
-        Mask(|_| Pattern::Blocks {
-            size: 2,
-            visible: vec![vec![0]],
-        }),
-        "the visible blocks must be given for each of the 3 blocks of size 2 of seq_k = 5, got 1",
-    ),
-    (
-        "block-out-of-range",
-        Mask(|_| Pattern::Blocks {
-            size: 3,
-            visible: vec![vec![0], vec![2]],
-        }),
-        "a block index must be below 2, got 2",
-    ),
-    (
-        "stride-of-zero",
-        Mask(|_| Pattern::Strided { stride: 0 }),
-        "a stride must be at least 1, got 0",
-    ),
-    (
-        "global-position-out-of-range",
-        Mask(|_| Pattern::Global(vec![1, 5])),
-        "a global position must be below seq_k = 5, got 5",
-    ),
-    (
-        "too-few-document-examples",
-        Mask(|_| Pattern::documents([[0; 5]])),
-        "expected document ids for 2 examples (the batch size), got 1",
-    ),
-    (
-        "too-few-document-ids",
-        Mask(|_| Pattern::documents([[0; 4], [0; 4]])),
-        "expected 5 document ids per example (seq_k), got 4",
-    ),
-    (
-        "dropout-of-one",
-        Options(|_| AttentionOptions::new().with_dropout(Dropout::new(1.0, 0))),
-        "the dropout probability must be at least 0 and below 1, got 1",
-    ),
-    (
-        "dropout-of-nan",
-        Options(|_| AttentionOptions::new().with_dropout(Dropout::new(f64::NAN, 0))),
-        "the dropout probability must be at least 0 and below 1, got NaN",
-    ),
-    (
-        "softcap-of-zero",
-        Options(|_| AttentionOptions::new().with_softcap(0.0)),
-        "the softcap must be from 1e-30 to 1e30, got 0",
-    ),
-    (
-        "infinite-scale",
-        Options(|_| AttentionOptions::new().with_scale(f64::INFINITY)),
-        "the scale must be finite, got inf",
-    ),
-    (
-        "infinite-slope",
-        Options(|_| AttentionOptions::new().with_alibi([0.5, f32::INFINITY, 0.5, 0.5])),
-        "ALiBi slopes must be finite, got inf",
-    ),
-    (
-        "too-few-slopes",
-        Options(|_| AttentionOptions::new().with_alibi([0.5; 3])),
-        "expected one ALiBi slope for each of the 4 heads, got 3",
-    ),
-    (
-        "wrong-bias-shape",
-        Options(|device| AttentionOptions::new().with_bias(Tensor::zeros([2, 4, 3, 4], device))),
-        "the bias must be broadcastable to [batch = 2, heads = 4, seq_q = 3, seq_k = 5], got \
-         [2, 4, 3, 4]",
-    ),
-];
+/// Checks that a call is rejected with this message after the mechanism's name.
+fn assert_rejected(
+    mechanism: Mechanism,
+    [query, key, value]: [Tensor<4>; 3],
+    options: &AttentionOptions,
+    message: &str,
+) {
+    let message = format!("{mechanism} attention: {message}");
+    assert_panics_with(|| attend(mechanism, query, key, value, options), &message);
+}
+
+fn check_shapes(mechanism: Mechanism, device: &Device) {
+    let reject = |shapes: [[usize; 4]; 3], message: &str| {
+        let tensors = shapes.map(|shape| Tensor::zeros(shape, device));
+        assert_rejected(mechanism, tensors, &AttentionOptions::new(), message);
+    };
+    let message = "key must be [batch = 2, kv_heads, seq_k, d_head = 8] to fit query [2, 4, 3, 8], \
+                   got [2, 4, 5, 6]";
+    reject([[2, 4, 3, 8], [2, 4, 5, 6], [2, 4, 5, 8]], message);
+    let message = "value must be [batch = 2, kv_heads = 4, seq_k = 5, d_value] to fit key \
+                   [2, 4, 5, 8], got [2, 4, 6, 8]";
+    reject([[2, 4, 3, 8], [2, 4, 5, 8], [2, 4, 6, 8]], message);
+    let message = "the number of query heads must be a multiple of the number of key and value \
+                   heads, got 4 and 3";
+    reject([[1, 4, 3, 8], [1, 3, 5, 8], [1, 3, 5, 8]], message);
+    let message = "no dimension may be zero, got query [2, 4, 0, 8], key [2, 4, 5, 8], value \
+                   [2, 4, 5, 8]";
+    reject([[2, 4, 0, 8], [2, 4, 5, 8], [2, 4, 5, 8]], message);
+}
+
+/// Query, key and value of 2 examples with 4 heads, 3 queries and 5 keys.
+fn valid_tensors(device: &Device) -> [Tensor<4>; 3] {
+    [3, 5, 5].map(|seq| Tensor::zeros([2, 4, seq, 8], device))
+}
+
+fn check_patterns(mechanism: Mechanism, device: &Device) {
+    let reject = |pattern: Pattern, message: &str| {
+        let options = AttentionOptions::new().with_pattern(pattern);
+        assert_rejected(mechanism, valid_tensors(device), &options, message);
+    };
+    let message = "expected 2 key lengths (the batch size), got 1";
+    reject(Pattern::key_lengths([5]), message);
+    let message = "a key length must be at most seq_k = 5, got 6";
+    reject(Pattern::key_lengths([5, 6]), message);
+    let message = "a key padding mask must be [batch = 2, seq_k = 5], got [1, 2]";
+    let mask = Tensor::from_data([[false, true]], device);
+    reject(Pattern::KeyPadding(mask), message);
+    let message = "a dense mask must be broadcastable to [batch = 2, heads = 4, seq_q = 3, \
+                   seq_k = 5], got [1, 1, 1, 2]";
+    let mask = Tensor::from_data([[[[false, true]]]], device);
+    reject(Pattern::Dense(mask), message);
+    let message = "a block size must be at least 1, got 0";
+    reject(Pattern::Block { size: 0 }, message);
+    let message = "the visible blocks must be given for each of the 3 blocks of size 2 of \
+                   seq_k = 5, got 1";
+    let (size, visible) = (2, vec![vec![0]]);
+    reject(Pattern::Blocks { size, visible }, message);
+    let message = "a block index must be below 2, got 2";
+    let (size, visible) = (3, vec![vec![0], vec![2]]);
+    reject(Pattern::Blocks { size, visible }, message);
+    let message = "a stride must be at least 1, got 0";
+    reject(Pattern::Strided { stride: 0 }, message);
+    let message = "a global position must be below seq_k = 5, got 5";
+    reject(Pattern::Global(vec![1, 5]), message);
+    let message = "expected document ids for 2 examples (the batch size), got 1";
+    reject(Pattern::documents([[0; 5]]), message);
+    let message = "expected 5 document ids per example (seq_k), got 4";
+    reject(Pattern::documents([[0; 4], [0; 4]]), message);
+}
+
+fn check_options(mechanism: Mechanism, device: &Device) {
+    let reject = |options: AttentionOptions, message: &str| {
+        assert_rejected(mechanism, valid_tensors(device), &options, message);
+    };
+    let plain = AttentionOptions::new;
+    let message = "the dropout probability must be at least 0 and below 1, got 1";
+    reject(plain().with_dropout(Dropout::new(1.0, 0)), message);
+    let message = "the dropout probability must be at least 0 and below 1, got NaN";
+    reject(plain().with_dropout(Dropout::new(f64::NAN, 0)), message);
+    let message = "the softcap must be from 1e-30 to 1e30, got 0";
+    reject(plain().with_softcap(0.0), message);
+    let message = "the scale must be finite, got inf";
+    reject(plain().with_scale(f64::INFINITY), message);
+    let message = "ALiBi slopes must be finite, got inf";
+    reject(plain().with_alibi([0.5, f32::INFINITY, 0.5, 0.5]), message);
+    let message = "expected one ALiBi slope for each of the 4 heads, got 3";
+    reject(plain().with_alibi([0.5; 3]), message);
+    let message = "the bias must be broadcastable to [batch = 2, heads = 4, seq_q = 3, \
+                   seq_k = 5], got [2, 4, 3, 4]";
+    reject(
+        plain().with_bias(Tensor::zeros([2, 4, 3, 4], device)),
+        message,
+    );
+}

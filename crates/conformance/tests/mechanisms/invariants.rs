@@ -1,22 +1,17 @@
 //! Equivalences that hold for any inputs.
 
-use burn::tensor::{Bool, Device, Tensor, TensorData};
-use zoo_attention::{AttentionOptions, Mechanism, Pattern};
-use zoo_conformance::*;
-use zoo_oracle::{Precision, Problem};
-
-use crate::find_problem;
+use crate::prelude::*;
 
 type Invariant = fn(Mechanism, &Device);
 
 pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite) {
-    for (name, test) in INVARIANTS {
-        let name = format!("{mechanism}/invariant/{name}");
-        suite.add(name, move |device| test(mechanism, device));
-    }
+    let prefix = format!("{mechanism}/invariant/");
+    suite.add_cases(&prefix, INVARIANTS, move |test, device| {
+        test(mechanism, device);
+    });
 }
 
-const INVARIANTS: &[(&str, Invariant)] = &[
+const INVARIANTS: [(&str, Invariant); 4] = [
     ("padding-mask-equals-key-lengths", |mechanism, device| {
         let tensors = Tensors::from_problem(&find_problem("key-lengths"), device);
         let padding = [[false; 5], [true; 5], [false, false, true, true, true]];
@@ -35,7 +30,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
             [1, 1, 1, 1],
         ] {
             let mask: Vec<bool> = (0..dims.iter().product()).map(|i| i % 3 == 1).collect();
-            let mask = Tensor::<4, Bool>::from_data(TensorData::new(mask, dims), device);
+            let mask: Tensor<4, Bool> = tensor_of(mask, dims, device);
             let expanded = mask.clone().expand(problem.scores_shape());
             let [broadcast, expanded] = [mask, expanded]
                 .map(|mask| AttentionOptions::new().with_pattern(Pattern::Dense(mask)));
@@ -52,8 +47,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
             row => row == 2,
         };
         let dims = problem.scores_shape();
-        let mask: Vec<bool> = (0..900).map(is_masked).collect();
-        let mask = Tensor::<4, Bool>::from_data(TensorData::new(mask, dims), device);
+        let mask: Tensor<4, Bool> = tensor_of((0..900).map(is_masked).collect(), dims, device);
         let bias = Tensor::zeros(dims, device).mask_fill(mask.clone(), f32::NEG_INFINITY);
         let by_bias = AttentionOptions::new().with_bias(bias);
         let by_mask = AttentionOptions::new().with_pattern(Pattern::Dense(mask));

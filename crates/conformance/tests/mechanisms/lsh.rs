@@ -1,12 +1,9 @@
 //! LSH attention.
 
-use burn::tensor::{Bool, Tensor, TensorData};
 use zoo_attention::mechanisms::{Hashing, Lsh, lsh};
-use zoo_attention::{AttentionOptions, Pattern, standard};
-use zoo_conformance::*;
-use zoo_oracle::{Mask, Precision, Problem};
 
 use crate::other_mechanisms::error_over_seeds;
+use crate::prelude::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     for (hashing, problem) in problems() {
@@ -17,7 +14,7 @@ pub(crate) fn trials(suite: &mut Suite) {
 
 /// Several examples and heads, lengths that are not a multiple of the bucket, and all kinds of
 /// masks.
-pub(crate) fn problems() -> Vec<(Lsh, Problem)> {
+fn problems() -> Vec<(Lsh, Problem)> {
     let sizes = [2, 3, 37, 37, 8];
     let masked = |name, mask| Problem::new(name, sizes).with_mask(mask).with_d_value(5);
     let every_fifth = |first: usize| (0..37).map(|j| j % 5 == first).collect();
@@ -53,6 +50,14 @@ pub(crate) fn problems() -> Vec<(Lsh, Problem)> {
 }
 
 const TESTS: &[(&str, Test)] = &[
+    ("hashes-span-chunks", |device| {
+        for (hashing, problem) in problems() {
+            // One chunk holds all positions; a chunk of one position has one hash.
+            let expected = [hashing.bucket_size < problem.seq_k, hashing.bucket_size > 1];
+            let got = splits_hashes(hashing, &problem, device);
+            assert_eq!(got, expected, "{}", problem.name);
+        }
+    }),
     ("matches-full-attention-if-all-keys-are-visible", |device| {
         let device = &device.clone().autodiff();
         let problem = Problem::new("shared", [2, 2, 13, 13, 6]);
@@ -75,8 +80,8 @@ const TESTS: &[(&str, Test)] = &[
         let (first, noise) = (inputs.query, inputs.key);
         let second = first.iter().zip(&noise).map(|(x, noise)| x + 0.1 * noise);
         let query: Vec<f32> = first.iter().copied().chain(second).collect();
-        let query = TensorData::new(query, [1, 1, 2 * half, d_head]);
-        let hashes = Lsh::new(8, rounds, 0).hashes(&Tensor::from_data(query, device));
+        let query = tensor_of(query, [1, 1, 2 * half, d_head], device);
+        let hashes = Lsh::new(8, rounds, 0).hashes(&query);
         // The fraction of rounds in which a position has the hash of another.
         let shared = |other: &dyn Fn(usize) -> usize| {
             let same = (0..half * rounds).filter(|i| {
@@ -153,6 +158,29 @@ const TESTS: &[(&str, Test)] = &[
     }),
 ];
 
+/// Whether more positions share a hash than fit into a chunk, and whether a chunk has positions of
+/// several hashes. Otherwise, the problems would not test either.
+fn splits_hashes(hashing: Lsh, problem: &Problem, device: &Device) -> [bool; 2] {
+    let Lsh {
+        bucket_size: bucket,
+        n_hashes: rounds,
+        ..
+    } = hashing;
+    let hashes = hashing.hashes(&Tensors::from_problem(problem, device).query);
+    let (mut hash_spans_chunks, mut chunk_has_several) = (false, false);
+    for head in hashes.chunks(problem.seq_q * rounds) {
+        for round in 0..rounds {
+            let mut sorted: Vec<_> = head.iter().skip(round).step_by(rounds).collect();
+            sorted.sort_unstable();
+            hash_spans_chunks |= sorted.windows(bucket + 1).any(|w| w[0] == w[bucket]);
+            chunk_has_several |= sorted
+                .chunks(bucket)
+                .any(|chunk| chunk[0] != chunk[chunk.len() - 1]);
+        }
+    }
+    [hash_spans_chunks, chunk_has_several]
+}
+
 fn attend(tensors: &Tensors, pattern: &Pattern, hashing: &Lsh) -> Tensor<4> {
     let options = AttentionOptions::new().with_pattern(pattern.clone());
     let (query, value) = (tensors.query.clone(), tensors.value.clone());
@@ -168,8 +196,7 @@ fn shared_qk_attention(tensors: &Tensors, pattern: &Pattern) -> Tensor<4> {
     let own: Vec<bool> = (0..seq * seq)
         .map(|i| i / seq == i % seq && !is_only_key(i % seq))
         .collect();
-    let own = TensorData::new(own, [1, 1, seq, seq]);
-    let own = Tensor::<4, Bool>::from_data(own, &query.device());
+    let own = tensor_of(own, [1, 1, seq, seq], &query.device());
     let pattern = pattern.clone().and(Pattern::Dense(own));
     let options = AttentionOptions::new().with_pattern(pattern);
     standard(query, key, tensors.value.clone(), &options).context

@@ -18,19 +18,34 @@ mod masked_values;
 mod multi_head;
 mod other_mechanisms;
 mod parameters;
-mod preconditions;
 mod random;
 mod resample;
+
+/// What most tests use.
+mod prelude {
+    pub(crate) use burn::tensor::{Bool, DType, Device, Tensor};
+    pub(crate) use zoo_attention::{
+        AttentionInput, AttentionOptions, Mechanism, MechanismConfig, MultiHeadAttention,
+        MultiHeadAttentionConfig, Pattern, Positions, attend, standard,
+    };
+    pub(crate) use zoo_backend::OpenDevice;
+    pub(crate) use zoo_conformance::*;
+    pub(crate) use zoo_oracle::{
+        Difference, Formula, Inputs, Mask, Precision, Problem, Requirement, SMALL_HEADS,
+        SMALL_SEQUENCE, solve,
+    };
+
+    pub(crate) use crate::find_problem;
+}
 
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use burn::tensor::{DType, Device};
 use libtest_mimic::{Arguments, Trial};
-use zoo_attention::{Mechanism, MechanismConfig, standard};
-use zoo_backend::{Dtype, OpenDevice, open_for_tests};
-use zoo_conformance::*;
-use zoo_oracle::{Mismatch, Precision, Problem, catalogue, find, solve};
+use zoo_backend::{Dtype, open_for_tests};
+use zoo_oracle::{Mismatch, catalogue, find};
+
+use crate::prelude::*;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -43,8 +58,7 @@ fn main() -> ExitCode {
         ("largest error", &MAX_ERRORS),
         ("largest error in half precision", &MAX_ERRORS_HALF),
     ] {
-        let errors = must(errors.lock());
-        if errors.tolerance_ratio > 0.0 {
+        if let Some(errors) = *must(errors.lock()) {
             println!(
                 "{name}: {:.1e} forward, {:.1e} backward, {:.0}% of the tolerance",
                 errors.context,
@@ -56,13 +70,8 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-const NO_ERRORS: Errors = Errors {
-    context: 0.0,
-    gradients: 0.0,
-    tolerance_ratio: 0.0,
-};
-static MAX_ERRORS: Mutex<Errors> = Mutex::new(NO_ERRORS);
-static MAX_ERRORS_HALF: Mutex<Errors> = Mutex::new(NO_ERRORS);
+static MAX_ERRORS: Mutex<Option<Errors>> = Mutex::new(None);
+static MAX_ERRORS_HALF: Mutex<Option<Errors>> = Mutex::new(None);
 
 fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let device = &opened.device;
@@ -83,7 +92,6 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     }
     other_mechanisms::trials(&mut suite, opened);
     parameters::trials(&mut suite);
-    suite.add_table("preconditions/", preconditions::TESTS);
     decode::trials(&mut suite, opened);
     hard::trials(&mut suite);
     lsh::trials(&mut suite);
@@ -93,9 +101,9 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     extreme_scores::trials(&mut suite);
     masked_values::trials(&mut suite);
     entropy::trials(&mut suite, opened);
-    suite.add_table("resample/", resample::TESTS);
+    suite.add_training_table("resample/", resample::TESTS);
     determinism::trials(&mut suite, opened);
-    suite.add_table("flash/", flash::TESTS);
+    flash::trials(&mut suite);
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
         suite.add(name, move |device| check_weights(&problem, device));
@@ -145,10 +153,10 @@ fn half_types(opened: &OpenDevice) -> impl Iterator<Item = (Dtype, DType)> {
         .filter(|(name, _)| opened.dtypes.contains(name))
 }
 
-fn record_errors(max: &Mutex<Errors>, errors: Result<Errors, Mismatch>) {
+fn record_errors(max: &Mutex<Option<Errors>>, errors: Result<Errors, Mismatch>) {
     let errors = must(errors);
     let mut max = must(max.lock());
-    *max = max.max(errors);
+    *max = Some(max.map_or(errors, |max| max.max(errors)));
 }
 
 fn check_weights(problem: &Problem, device: &Device) {

@@ -2,12 +2,8 @@
 //!
 //! Padding is often uninitialised memory, and zero times NaN is NaN.
 
-use burn::tensor::Device;
-use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::*;
-use zoo_oracle::{Inputs, Mask, Problem};
-
 use crate::other_mechanisms;
+use crate::prelude::*;
 
 const NON_FINITE: [(&str, f32); 3] = [
     ("nan", f32::NAN),
@@ -78,9 +74,7 @@ fn check_padding(mechanism: &MechanismConfig, device: &Device, value: f32) {
     let problem = padded(mechanism);
     let is_padding = |example: usize, key: usize| key >= LENGTHS[example];
     let [clean, dirty] = [0.0, value].map(|value| {
-        let mut inputs = problem.inputs();
-        fill(mechanism, &problem, &mut inputs, is_padding, value);
-        let tensors = Tensors::new(&problem, &inputs, device).require_grad();
+        let tensors = filled(mechanism, &problem, is_padding, value, device).require_grad();
         tensors.results(tensors.attend(mechanism))
     });
     let (d_head, d_value) = (problem.d_head, problem.d_value);
@@ -101,11 +95,10 @@ fn check_padding(mechanism: &MechanismConfig, device: &Device, value: f32) {
 fn check_future_keys(mechanism: &MechanismConfig, problem: &Problem, device: &Device, value: f32) {
     /// Neither the first nor the last key of a tile or chunk.
     const FIRST: usize = 137;
+    let is_future = |_, key| key >= FIRST;
     let [clean, dirty] = [0.0, value].map(|value| {
-        let mut inputs = problem.inputs();
-        let is_future = |_, key| key >= FIRST;
-        fill(mechanism, problem, &mut inputs, is_future, value);
-        to_vec(Tensors::new(problem, &inputs, device).attend(mechanism))
+        let tensors = filled(mechanism, problem, is_future, value, device);
+        to_vec(tensors.attend(mechanism))
     });
     let width = problem.d_value;
     let mut affected = 0;
@@ -121,15 +114,16 @@ fn check_future_keys(mechanism: &MechanismConfig, problem: &Problem, device: &De
     assert!(propagates, "visible NaN affects no row");
 }
 
-/// Fills keys and values of some positions; only values if the keys are the queries, which are not
-/// masked.
-pub(crate) fn fill(
+/// Tensors of a problem with this value in the keys and values of some positions; only in values if
+/// the keys are the queries, which are not masked.
+pub(crate) fn filled(
     mechanism: &MechanismConfig,
     problem: &Problem,
-    inputs: &mut Inputs,
     is_filled: impl Fn(usize, usize) -> bool,
     value: f32,
-) {
+    device: &Device,
+) -> Tensors {
+    let mut inputs = problem.inputs();
     let mut tensors = vec![(&mut inputs.value, problem.d_value)];
     if mechanism.mechanism() != Mechanism::Lsh {
         tensors.push((&mut inputs.key, problem.d_head));
@@ -143,4 +137,5 @@ pub(crate) fn fill(
             }
         }
     }
+    Tensors::new(problem, &inputs, device)
 }

@@ -1,30 +1,22 @@
 //! Mechanisms other than full softmax attention, on the problems of the catalogue that they accept,
 //! with sizes that fit several times into small problems.
 
-use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::linear::linear;
-use zoo_attention::mechanisms::{BigBird, Fixed, Linear, Performer, Strided};
-use zoo_attention::mechanisms::{LinearFeatures, Lsh};
+use zoo_attention::mechanisms::{BigBird, Fixed, Linear, LinearFeatures, Lsh, Performer, Strided};
 use zoo_attention::scan::{FeatureMap, RandomFeatures};
-use zoo_attention::{AttentionOptions, Mechanism, MechanismConfig, standard};
-use zoo_backend::OpenDevice;
-use zoo_conformance::*;
-use zoo_oracle::{
-    Difference, Mask, Precision, Problem, Requirement, SMALL_HEADS, expected_kv_heads,
-};
+use zoo_oracle::expected_kv_heads;
 
-use crate::masked_values::fill;
-use crate::{MAX_ERRORS, add_problem_in_half, find_problem, record_errors};
+use crate::masked_values::filled;
+use crate::prelude::*;
+use crate::{MAX_ERRORS, add_problem_in_half, record_errors};
 
 pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
     for (name, mechanism) in mechanisms() {
-        for problem in PROBLEMS.iter().map(|name| find_problem(name)) {
-            if accepts(&mechanism, &problem) {
-                let trial = format!("{name}/{}/gradients", problem.name);
-                suite.add(trial, move |device| {
-                    record_errors(&MAX_ERRORS, check_gradients(&mechanism, &problem, device));
-                });
-            }
+        for (problem_name, problem) in accepted(&mechanism, PROBLEMS.map(find_problem)) {
+            let trial = format!("{name}/{problem_name}/gradients");
+            suite.add(trial, move |device| {
+                record_errors(&MAX_ERRORS, check_gradients(&mechanism, &problem, device));
+            });
         }
     }
     for mechanism in Mechanism::ALL {
@@ -49,7 +41,7 @@ pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
 
 /// Several tiles and chunks, odd sizes, more keys and more queries, shared heads, padding, a single
 /// query, options, and fully masked rows.
-const PROBLEMS: &[&str] = &[
+const PROBLEMS: [&str; 12] = [
     "one",
     "odd",
     "causal",
@@ -70,7 +62,13 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
     let grouped = Problem::new("both-directions", [2, 4, 50, 50, 8]).with_kv_heads(2);
     let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
     let strided = |stride| Strided { stride }.into();
-    let fixed = |block, summary| Fixed { block, summary }.into();
+    let fixed = |block, summary| {
+        Fixed {
+            block_size: block,
+            summary,
+        }
+        .into()
+    };
     vec![
         ("strided", strided(None), grouped.clone()),
         ("strided-by-16", strided(Some(16)), grouped.clone()),
@@ -86,9 +84,15 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
 /// All mechanisms that differ from full attention at [small sizes](Mechanism::small_for_tests), and
 /// some with other options: sizes derived from the length, several summary columns, other features.
 pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
-    let fixed = |block, summary| Fixed { block, summary }.into();
+    let fixed = |block, summary| {
+        Fixed {
+            block_size: block,
+            summary,
+        }
+        .into()
+    };
     let bigbird = BigBird {
-        block: 2,
+        block_size: 2,
         neighbours: 1,
         global: 1,
         random: 1,
@@ -100,7 +104,13 @@ pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
         ("fixed-by-length", fixed(None, 1)),
         ("fixed-with-two-summary-columns", fixed(Some(3), 2)),
         ("bigbird-with-neighbours", bigbird.into()),
-        ("linear-relu", Linear { features }.into()),
+        (
+            "linear-relu",
+            Linear {
+                feature_map: features,
+            }
+            .into(),
+        ),
     ];
     (Mechanism::ALL.into_iter())
         .filter(|mechanism| Difference::from(*mechanism) != Difference::None)
@@ -115,6 +125,16 @@ pub(crate) fn with_softmax() -> Vec<(&'static str, MechanismConfig)> {
     all.push(("standard", Mechanism::Standard.into()));
     all.push(("flash", Mechanism::Flash.into()));
     all
+}
+
+/// The problems that the mechanism accepts, with their names.
+pub(crate) fn accepted(
+    mechanism: &MechanismConfig,
+    problems: impl IntoIterator<Item = Problem>,
+) -> Vec<(&'static str, Problem)> {
+    let problems = problems.into_iter();
+    let accepted = problems.filter(|problem| accepts(mechanism, problem));
+    accepted.map(|problem| (problem.name, problem)).collect()
 }
 
 /// The problem with a number of KV heads that the mechanism accepts; none if it does not accept the
@@ -176,30 +196,31 @@ const TESTS: &[(&str, Test)] = &[
         let is_half = |pair: &[f64]| (1.5..=2.8).contains(&(pair[0] / pair[1]));
         assert!(errors.windows(2).all(is_half), "{errors:?}");
     }),
-    ("strided/invalid/stride-of-zero", |device| {
-        let message = "strided attention: a stride must be at least 1, got 0";
-        assert_rejected(Strided { stride: Some(0) }, message, device);
-    }),
-    ("fixed/invalid/block-of-zero", |device| {
+    ("invalid/sizes-of-zero", |device| {
+        let problem = Problem::new("refused", [1, 2, 4, 4, 4]);
+        let strided = Strided { stride: Some(0) };
         let (block, summary) = (Some(0), 1);
-        let message = "fixed attention: a block size must be at least 1, got 0";
-        assert_rejected(Fixed { block, summary }, message, device);
-    }),
-    ("performer/invalid/no-features", |device| {
-        let none = Performer {
-            features: 0,
+        let fixed = Fixed {
+            block_size: block,
+            summary,
+        };
+        let performer = Performer {
+            n_features: 0,
             ..Performer::default()
         };
-        let message = "linear attention: the number of random features must be at least 1, got 0";
-        assert_rejected(none, message, device);
-    }),
-    ("lsh/invalid/no-bucket", |device| {
-        let message = "lsh attention: bucket must be at least 1, got 0";
-        assert_rejected(Lsh::new(0, 1, 0), message, device);
-    }),
-    ("lsh/invalid/no-rounds", |device| {
-        let message = "lsh attention: rounds must be at least 1, got 0";
-        assert_rejected(Lsh::new(1, 0, 0), message, device);
+        let features = "linear attention: the number of random features";
+        let invalid: [(MechanismConfig, &str); 5] = [
+            (strided.into(), "strided attention: a stride"),
+            (fixed.into(), "fixed attention: a block size"),
+            (performer.into(), features),
+            (Lsh::new(0, 1, 0).into(), "lsh attention: bucket_size"),
+            (Lsh::new(1, 0, 0).into(), "lsh attention: n_hashes"),
+        ];
+        for (mechanism, size) in invalid {
+            let tensors = Tensors::from_problem(&problem, device);
+            let message = format!("{size} must be at least 1, got 0");
+            assert_panics_with(|| tensors.attend(&mechanism), &message);
+        }
     }),
     ("linear/features-that-underflow", |device| {
         // Products of the features of `far` underflow to zero.
@@ -221,9 +242,8 @@ const TESTS: &[(&str, Test)] = &[
         };
         for mechanism in [Mechanism::Linear, Mechanism::Performer].map(MechanismConfig::from) {
             let context = |value: f32| {
-                let mut inputs = problem.inputs();
-                fill(&mechanism, &problem, &mut inputs, is_masked, value);
-                to_vec(Tensors::new(&problem, &inputs, device).attend(&mechanism))
+                let tensors = filled(&mechanism, &problem, is_masked, value, device);
+                to_vec(tensors.attend(&mechanism))
             };
             for value in [1e3, f32::NAN] {
                 let tolerance = Precision::F32.forward(0.0);
@@ -245,11 +265,4 @@ pub(crate) fn error_over_seeds(
     };
     let count = seeds.end as usize * exact.len();
     (seeds.map(squared_error).sum::<f64>() / count as f64).sqrt()
-}
-
-fn assert_rejected(mechanism: impl Into<MechanismConfig>, message: &str, device: &Device) {
-    let problem = Problem::new("refused", [1, 2, 4, 4, 4]);
-    let mechanism = mechanism.into();
-    let tensors = Tensors::from_problem(&problem, device);
-    assert_panics_with(|| tensors.attend(&mechanism), message);
 }

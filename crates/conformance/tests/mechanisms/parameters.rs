@@ -1,15 +1,13 @@
 //! Mechanisms with parameters: attention weights and gradients of the parameters.
 
-use burn::tensor::{Device, Tensor, TensorData};
-use zoo_attention::AttentionOptions;
+use zoo_attention::AttentionOutput;
 use zoo_attention::mechanisms::additive::additive;
 use zoo_attention::mechanisms::init_matrix;
 use zoo_attention::mechanisms::local_p::local_predictive;
 use zoo_attention::mechanisms::multiplicative::multiplicative;
-use zoo_conformance::*;
-use zoo_oracle::{Formula, Precision, Problem, normals, solve};
+use zoo_oracle::normals;
 
-use crate::find_problem;
+use crate::prelude::*;
 
 #[derive(Clone, Copy)]
 enum Parameters {
@@ -98,10 +96,9 @@ fn check_parameters(name: &str, parameters: Parameters, device: &Device) {
         Parameters::Multiplicative => init_matrix(heads, d_head),
         _ => normals("learned", heads * d_head * d_head, 0.5),
     };
-    let vector = TensorData::new(vectors.clone(), [heads, d_head]);
-    let vector = Tensor::<2>::from_data(vector, device).require_grad();
-    let matrix = TensorData::new(matrices.clone(), [heads, d_head, d_head]);
-    let matrix = Tensor::<3>::from_data(matrix, device).require_grad();
+    let vector: Tensor<2> = tensor_of(vectors.clone(), [heads, d_head], device);
+    let matrix: Tensor<3> = tensor_of(matrices.clone(), [heads, d_head, d_head], device);
+    let (vector, matrix) = (vector.require_grad(), matrix.require_grad());
     let problem = problem.with_formula(match parameters {
         Parameters::Additive => Formula::Additive(vectors),
         Parameters::Multiplicative => Formula::Multiplicative(matrices),
@@ -113,21 +110,18 @@ fn check_parameters(name: &str, parameters: Parameters, device: &Device) {
     });
     let inputs = problem.inputs();
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
-    let (context, weights) = tensors.apply(|query, key, value, options| match parameters {
-        Parameters::Additive => {
-            let output = additive(query, key, value, vector.clone(), options);
-            (output.context, output.weights)
-        }
-        Parameters::Multiplicative => {
-            let context = multiplicative(query, key, value, matrix.clone(), options);
-            (context, None)
-        }
-        Parameters::Predictive(window) => {
-            let both = (vector.clone(), matrix.clone());
-            let output = local_predictive(query, key, value, both, window, options);
-            (output.context, output.weights)
-        }
-    });
+    let AttentionOutput { context, weights } =
+        tensors.apply(|query, key, value, options| match parameters {
+            Parameters::Additive => additive(query, key, value, vector.clone(), options),
+            Parameters::Multiplicative => AttentionOutput {
+                context: multiplicative(query, key, value, matrix.clone(), options),
+                weights: None,
+            },
+            Parameters::Predictive(window) => {
+                let both = (vector.clone(), matrix.clone());
+                local_predictive(query, key, value, both, window, options)
+            }
+        });
     let gradients = tensors.backward(context.clone());
 
     let solution = solve(&problem, &inputs);

@@ -3,27 +3,21 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use zoo_attention::mechanisms::GroupedQuery;
-use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_conformance::*;
-use zoo_oracle::{Difference, Mask, Problem, Requirement, solve};
 use zoo_spec::keys::{Key, MAX_STEPS, Presence, Values};
 
-/// Enough to combine every pattern with every option a few times.
-const CASES: u32 = 96;
-/// The other mechanisms use flash attention or have fewer code paths.
-const OTHER_CASES: u32 = 24;
-/// A software adapter compiles kernels for each new shape, for a second or two.
-const SOFTWARE_CASES: u32 = 12;
-const OTHER_SOFTWARE_CASES: u32 = 1;
+use crate::all_mechanisms::supports;
+use crate::prelude::*;
 
 pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, is_software: bool) {
     let is_full = Difference::from(mechanism) == Difference::None;
     let cases = match (is_full, is_software) {
-        (true, false) => CASES,
-        (true, true) => SOFTWARE_CASES,
-        (false, false) => OTHER_CASES,
-        (false, true) => OTHER_SOFTWARE_CASES,
+        // Enough to combine every pattern with every option a few times.
+        (true, false) => 96,
+        // The other mechanisms use flash attention or have fewer code paths.
+        (false, false) => 24,
+        // A software adapter compiles kernels for each new shape, for a second or two.
+        (true, true) => 12,
+        (false, true) => 1,
     };
     suite.add(format!("{mechanism}/random"), move |device| {
         let config = Config {
@@ -44,7 +38,7 @@ pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, is_software: bool)
                 prop_assume!(solution.margin > 1e-4);
             }
             // `check_gradients` includes a forward pass, but inference may use other kernels.
-            if cases > OTHER_SOFTWARE_CASES {
+            if cases > 1 {
                 check_forward(&mechanism, &problem, device)?;
             }
             check_gradients(&mechanism, &problem, device)?;
@@ -57,10 +51,6 @@ pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, is_software: bool)
 /// Whether a rounding error can change the visible keys.
 fn selects_keys(mechanism: Mechanism) -> bool {
     matches!(mechanism, Mechanism::Hard | Mechanism::LocalP)
-}
-
-fn supports(mechanism: Mechanism, requirement: Requirement) -> bool {
-    requirement.unsupported_reason(mechanism).is_none()
 }
 
 /// The mechanism with random values of its config keys, from the smallest sizes to some beyond the
@@ -114,21 +104,12 @@ fn values(key: &'static Key) -> BoxedStrategy<Option<toml::Value>> {
 
 /// Gives mechanism and problem the same number of key and value heads.
 fn with_matching_heads(
-    mechanism: MechanismConfig,
+    mut mechanism: MechanismConfig,
     mut problem: Problem,
 ) -> (MechanismConfig, Problem) {
-    let kv_heads = Some(problem.kv_heads);
-    match mechanism {
+    match &mut mechanism {
         MechanismConfig::MultiQuery(_) => problem.kv_heads = 1,
-        MechanismConfig::GroupedQuery(_) => {
-            return (
-                GroupedQuery {
-                    n_heads_kv: kv_heads,
-                }
-                .into(),
-                problem,
-            );
-        }
+        MechanismConfig::GroupedQuery(grouped) => grouped.n_heads_kv = Some(problem.kv_heads),
         _ => {}
     }
     (mechanism, problem)

@@ -2,19 +2,16 @@
 
 use burn::module::Module;
 use burn::store::ModuleRecord;
-use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::Performer;
-use zoo_attention::{
-    Mechanism, MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Pattern, with_seed,
-};
-use zoo_conformance::*;
+use zoo_attention::with_seed;
 
 use crate::multi_head::{check_training, decode_all, self_attention};
+use crate::prelude::*;
 
 /// Few features, so that other features change the result.
 fn performer(resample: usize) -> MechanismConfig {
     let performer = Performer {
-        features: 12,
+        n_features: 12,
         seed: 4,
         resample: Some(resample),
     };
@@ -49,16 +46,15 @@ fn check_pairs(results: &[Tensor<3>], equal: &[(usize, usize)], different: &[(us
     }
 }
 
+/// On a device with autodiff.
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("redraws-after-the-interval", |device| {
-        let device = &device.clone().autodiff();
         let (layer, x) = (layer(performer(3), device), input(device));
         let results: Vec<Tensor<3>> = (0..7).map(|_| pass(&layer, &x)).collect();
         let equal = [(0, 1), (0, 2), (3, 4), (3, 5)];
         check_pairs(&results, &equal, &[(2, 3), (5, 6), (0, 6)]);
     }),
     ("redraws-at-explicit-steps", |device| {
-        let device = &device.clone().autodiff();
         let (layer, x) = (layer(performer(3), device), input(device));
         let passes = (1..8).map(|step| {
             layer.resample_features_before(step);
@@ -77,10 +73,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         check_pairs(&results, &equal, &[(1, 2), (4, 5), (1, 5)]);
     }),
     ("inference-does-not-resample", |device| {
-        let training = &device.clone().autodiff();
-        let x = input(training);
+        let (layer, x) = (layer(performer(2), device), input(device));
         let plain = x.clone().inner();
-        let layer = layer(performer(2), training);
         let first = pass(&layer, &x);
         let (valid, frozen) = (layer.valid(), layer.clone().freeze());
         for _ in 0..5 {
@@ -93,7 +87,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         assert_differ(pass(&layer, &x), first)
     }),
     ("first-features-are-sampled", |device| {
-        let device = &device.clone().autodiff();
         let reference = layer(performer(0), device);
         let with_weights = |seed: u64, interval: usize| {
             let mut attention = reference.clone();
@@ -110,7 +103,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         assert_close(pass(&with_weights(1, 0), &x), pass(&with_weights(2, 0), &x))
     }),
     ("saved-features-are-restored", |device| {
-        let device = &device.clone().autodiff();
         let (layer, x) = (layer(performer(2), device), input(device));
         let first = pass(&layer, &x);
         pass(&layer, &x);
@@ -132,8 +124,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         assert_close(pass(&loaded, &x), next)
     }),
     ("decoding-uses-the-current-features", |device| {
-        let training = &device.clone().autodiff();
-        let (layer, x) = (layer(performer(1), training), input(training));
+        let (layer, x) = (layer(performer(1), device), input(device));
         let first = pass(&layer, &x);
         let second = pass(&layer, &x);
         assert_differ(first, second.clone());
@@ -147,7 +138,5 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         let counts = [count(performer(0)), count(performer(5))];
         assert_eq!(counts, [base, base + 1]);
     }),
-    ("trains", |device| {
-        check_training(performer(4), &device.clone().autodiff())
-    }),
+    ("trains", |device| check_training(performer(4), device)),
 ];

@@ -2,55 +2,17 @@
 //! same output.
 
 use burn::nn::LayerNorm;
-use burn::tensor::{Device, Tensor};
-use zoo_attention::{Mechanism, MechanismConfig, MultiHeadAttention};
 use zoo_models::blocks::FeedForward;
-use zoo_models::{
-    ClassifierConfig, GptConfig, Pooling, PositionEncoding, TransformerConfig, Tying,
-};
-use zoo_oracle::{Mask, Precision};
+use zoo_models::{ClassifierConfig, Pooling};
 
 use crate::support::*;
-use crate::transformer::with_supported_mechanisms;
+use crate::{gpt, transformer};
 
 pub(crate) fn trials(suite: &mut Suite) {
-    for mechanism in Mechanism::ALL {
-        suite.add(
-            format!("attention-weights/gpt/{mechanism}"),
-            move |device| {
-                check_gpt(mechanism.small_for_tests(), device);
-            },
-        );
-        suite.add(
-            format!("attention-weights/transformer/{mechanism}"),
-            move |device| {
-                check_transformer(mechanism.small_for_tests(), device);
-            },
-        );
-    }
+    let all = Mechanism::ALL;
+    suite.add_each("attention-weights/gpt/", all, check_gpt);
+    suite.add_each("attention-weights/transformer/", all, check_transformer);
     suite.add_table("attention-weights/", TESTS);
-}
-
-/// Output of a layer's attention with these weights, `[batch, heads, seq_q, seq_k]`.
-fn apply_weights(
-    attention: &MultiHeadAttention,
-    weights: Tensor<4>,
-    values: Tensor<3>,
-) -> Tensor<3> {
-    let [batch, heads, seq_q, seq_k] = weights.dims();
-    let values = attention.value.forward(values); // [batch, seq_k, kv_heads * d_head]
-    let d_head = attention.output.weight.dims()[0] / heads;
-    let kv_heads = values.dims()[2] / d_head;
-    let values = values
-        .reshape([batch, seq_k, kv_heads, d_head])
-        .swap_dims(1, 2);
-    let context = weights
-        .reshape([batch, kv_heads, heads / kv_heads * seq_q, seq_k])
-        .matmul(values)
-        .reshape([batch, heads, seq_q, d_head])
-        .swap_dims(1, 2)
-        .reshape([batch, seq_q, heads * d_head]);
-    attention.output.forward(context)
 }
 
 /// Checks the shape of weights, and that they sum to one if the mechanism's do.
@@ -75,14 +37,10 @@ fn rows() -> [Vec<u32>; 2] {
     ]
 }
 
-fn check_gpt(mechanism: MechanismConfig, device: &Device) {
+fn check_gpt(mechanism: Mechanism, device: &Device) {
+    let mechanism = mechanism.small_for_tests();
     assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
-    let config = GptConfig::new(11, 16, 4, 2)
-        .with_d_feed_forward(Some(24))
-        .with_dropout(0.0)
-        .with_tied(false)
-        .with_positions(PositionEncoding::rotary(1e4))
-        .with_attention(mechanism);
+    let config = gpt::config(mechanism, gpt::ROTARY).with_tie_embeddings(false);
     let model = with_random_weights(must(config.try_init(device)), 11);
     let tokens = tokens(&rows(), model.limits(), device);
     let weights = model.attention_weights(&tokens);
@@ -100,28 +58,19 @@ fn check_gpt(mechanism: MechanismConfig, device: &Device) {
     assert_close(logits, model.forward(&tokens))
 }
 
-fn check_transformer(mechanism: MechanismConfig, device: &Device) {
-    let config = TransformerConfig::base(11, 11)
-        .with_d_model(16)
-        .with_n_heads(4)
-        .with_layers(2)
-        .with_d_feed_forward(Some(24))
-        .with_dropout(0.0)
+fn check_transformer(mechanism: Mechanism, device: &Device) {
+    let mechanism = mechanism.small_for_tests();
+    let config = transformer::shared_vocabulary([mechanism; 3])
+        .with_encoder_layers(Some(2))
         .with_scale_embeddings(false)
-        .with_tying(Tying::None)
-        .with_encoder_attention(mechanism)
-        .with_decoder_attention(mechanism)
-        .with_cross_attention(mechanism);
-    let config = with_supported_mechanisms(config);
+        .with_tie_embeddings(Tying::None);
+    let config = transformer::with_supported_mechanisms(config);
     let (encoder, cross) = (config.spec.encoder_attention, config.spec.cross_attention);
     assert_not_full_attention(&encoder, 4, [9; 2], Mask::Full, device);
     assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
     let model = with_random_weights(must(config.try_init(device)), 3);
     let source = tokens(&rows(), model.source_limits(), device);
-    let targets = [
-        vec![2, 7, 1, 8, 3, 5, 5, 9, 1],
-        vec![10, 4, 4, 6, 0, 3, 8, 2, 7],
-    ];
+    let targets = rows().map(|row| row.into_iter().rev().collect::<Vec<u32>>());
     let target = tokens(&targets, model.target_limits(), device);
     let weights = model.attention_weights(&source, &target);
     assert_eq!([weights.encoder.len(), weights.decoder.len()], [2, 2]);
@@ -150,8 +99,10 @@ fn check_transformer(mechanism: MechanismConfig, device: &Device) {
         check_weights(cross.mechanism(), &cross_weights, [2, 4, 9, 9]);
         let attended = apply_weights(&layer.attention, weights, x.clone());
         x = layer.attention_norm.forward(x + attended);
-        let attended = apply_weights(&layer.cross_attention, cross_weights, encoded.clone());
-        x = layer.cross_attention_norm.forward(x + attended);
+        let cross_attention = layer.cross_attention.as_ref().expect("a decoder layer");
+        let attended = apply_weights(cross_attention, cross_weights, encoded.clone());
+        let norm = layer.cross_attention_norm.as_ref();
+        x = norm.expect("a decoder layer").forward(x + attended);
         x = feed_forward(&layer.feed_forward, &layer.feed_forward_norm, x);
     }
     if let Some(norm) = &model.decoder.norm {

@@ -1,39 +1,32 @@
 //! The encoder classifier.
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::Strided;
-use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_models::{ClassifierConfig, Limits, Norm, Pooling, PositionEncoding, token_loss};
-use zoo_oracle::Mask;
+use zoo_models::{ClassifierConfig, Pooling};
 
 use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("classifier/", TESTS);
-    for (mechanism, pooling) in TRAINED {
-        let name = format!("overfits-with-{mechanism}-and-{}", pooling.name());
-        suite.add_training(format!("classifier/{name}"), move |device| {
-            check_overfitting(mechanism.small_for_tests(), pooling, device);
-        });
-    }
-    for (mechanism, pooling) in padded() {
-        let case = format!("{}-and-{}", mechanism.mechanism(), pooling.name());
-        let name = format!("classifier/padding-has-no-effect-with-{case}");
-        suite.add(name, move |device| {
-            check_padding(mechanism, pooling, device)
-        });
-    }
+    let name = |case: Case| format!("{}-and-{}", case.0.mechanism(), case.1.name());
+    let trained = trained().map(|case| (name(case), case));
+    suite.add_cases("classifier/overfits-with-", trained, check_overfitting);
+    let padded = padded().map(|case| (name(case), case));
+    let prefix = "classifier/padding-has-no-effect-with-";
+    suite.add_cases(prefix, padded, check_padding);
 }
 
-const TRAINED: [(Mechanism, Pooling); 3] = [
-    (Mechanism::Flash, Pooling::Cls),
-    (Mechanism::Linear, Pooling::Mean),
-    (Mechanism::BigBird, Pooling::Attention),
-];
+type Case = (MechanismConfig, Pooling);
+
+fn trained() -> [Case; 3] {
+    [
+        (Mechanism::Flash.into(), Pooling::Cls),
+        (Mechanism::Linear.small_for_tests(), Pooling::Mean),
+        (Mechanism::BigBird.small_for_tests(), Pooling::Attention),
+    ]
+}
 
 /// Every pooling. The encoder itself is tested with all mechanisms in `transformer`.
-fn padded() -> [(MechanismConfig, Pooling); 4] {
+fn padded() -> [Case; 4] {
     [
         (Mechanism::Flash.into(), Pooling::Cls),
         // The stride is derived from the length.
@@ -43,8 +36,6 @@ fn padded() -> [(MechanismConfig, Pooling); 4] {
     ]
 }
 
-const POOLINGS: [Pooling; 3] = [Pooling::Cls, Pooling::Mean, Pooling::Attention];
-
 fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
     ClassifierConfig::new(9, 3, 16, 4, 1)
         .with_d_feed_forward(Some(24))
@@ -53,7 +44,8 @@ fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
         .with_pooling(pooling)
 }
 
-fn check_overfitting(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
+fn check_overfitting((mechanism, pooling): Case, device: &Device) {
+    let device = &device.clone().autodiff();
     assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Full, device);
     let model = config(mechanism, pooling)
         .with_d_model(32)
@@ -80,7 +72,7 @@ fn check_overfitting(mechanism: MechanismConfig, pooling: Pooling, device: &Devi
 }
 
 /// The output of a padded row equals that without padding.
-fn check_padding(mechanism: MechanismConfig, pooling: Pooling, device: &Device) {
+fn check_padding((mechanism, pooling): Case, device: &Device) {
     assert_not_full_attention(&mechanism, 4, [5; 2], Mask::Full, device);
     let model = with_random_weights(config(mechanism, pooling).init(device), 3);
     let short = [3, 1, 4, 1, 5];
@@ -92,7 +84,7 @@ fn check_padding(mechanism: MechanismConfig, pooling: Pooling, device: &Device) 
 const TESTS: &[(&str, Test)] = &[
     ("empty-sequences", |device| {
         for mechanism in [Mechanism::Flash, Mechanism::Fixed].map(Mechanism::small_for_tests) {
-            for pooling in POOLINGS {
+            for pooling in [Pooling::Cls, Pooling::Mean, Pooling::Attention] {
                 let mut model = config(mechanism, pooling).init(device);
                 let bias = Tensor::<1>::from_data([0.5, -2.0, 1.0], device);
                 model.head.bias = model.head.bias.map(|own| own.map(|_| bias.clone()));
@@ -157,6 +149,9 @@ const TESTS: &[(&str, Test)] = &[
         let fits = tokens(&[[1, 2, 3, 4]], model.limits(), device);
         assert_eq!(model.forward(&fits).dims(), [1, 3]);
         let message = "row 0 has 5 tokens; the model's context is 4";
-        assert_tokens_rejected(&[[1, 2, 3, 4, 5]], model.limits(), message, device);
+        assert_error(
+            Tokens::new(&[[1, 2, 3, 4, 5]], model.limits(), device),
+            message,
+        );
     }),
 ];

@@ -3,10 +3,10 @@
 use burn::nn::transformer::{
     TransformerEncoder as Theirs, TransformerEncoderConfig as TheirConfig, TransformerEncoderInput,
 };
-use burn::tensor::{Bool, Device, Tensor};
-use zoo_attention::{Mechanism, Pattern};
-use zoo_models::weights::{Weights, import};
-use zoo_models::{Norm, PositionEncoding, TransformerEncoder, TransformerEncoderConfig};
+use burn::tensor::Bool;
+use zoo_attention::Pattern;
+use zoo_models::weights::import;
+use zoo_models::{TransformerEncoder, TransformerEncoderConfig};
 
 use crate::support::*;
 

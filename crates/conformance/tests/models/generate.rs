@@ -1,12 +1,15 @@
 //! Generation with toy models, whose texts can be enumerated.
 
-use burn::tensor::Device;
 use zoo_models::generate::generate_streaming;
 use zoo_models::{GenerateConfig, GeneratedSequence, Stop, Strategy, generate};
 
 use crate::support::*;
-use crate::toy::{END, PROBS, Toy, constant, countdown, pseudorandom, repetitive};
-use crate::uncached::Text;
+use crate::uncached::{
+    END, PROBS, Text, Toy, assert_texts_close, constant, countdown, pseudorandom, repetitive,
+};
+
+/// Prompts of different lengths.
+const PROMPTS: [&[u32]; 2] = [&[1], &[2, 3]];
 
 fn beam(beams: usize, length_penalty: f64, n_best: usize) -> GenerateConfig {
     GenerateConfig::new(Strategy::Beam {
@@ -21,16 +24,8 @@ fn tokens(texts: &[GeneratedSequence]) -> Vec<Vec<u32>> {
 }
 
 fn assert_same_texts(got: &[GeneratedSequence], want: &[GeneratedSequence]) {
-    let is_same = |(got, want): (&GeneratedSequence, &GeneratedSequence)| {
-        // Sums of a few logarithms in f32.
-        let is_near = |got: f64, want: f64| (got - want).abs() < 1e-4;
-        got.tokens == want.tokens
-            && got.stop == want.stop
-            && is_near(got.log_probability, want.log_probability)
-            && is_near(got.score, want.score)
-    };
-    let are_same = got.len() == want.len() && got.iter().zip(want).all(is_same);
-    assert!(are_same, "{got:?}, expected {want:?}");
+    // Sums of a few logarithms in f32.
+    assert_texts_close(1e-4, got, want);
 }
 
 /// Checks by Pearson's chi-squared test that tokens are sampled with these probabilities, up to a
@@ -54,10 +49,8 @@ fn check_frequencies(strategy: Strategy, probs: [f64; 5], device: &Device) {
     let statistic: f64 = relevant.map(term).sum();
     let all = counts.iter().sum::<f64>();
     let is_plausible = statistic < CHI_SQUARE && all == 3200.0;
-    assert!(
-        is_plausible,
-        "{strategy:?}: {counts:?} for {probs:?}, chi-squared {statistic}"
-    );
+    let case = format!("{strategy:?}: {counts:?} for {probs:?}");
+    assert!(is_plausible, "{case}, chi-squared {statistic}");
 }
 
 /// A config of each strategy with an end token.
@@ -74,15 +67,12 @@ fn has_repeated(text: &[u32], size: usize) -> bool {
 
 fn assert_rejected(toy: &Toy, prompts: &[&[u32]], config: GenerateConfig, expected: &str) {
     let state = vec![Text::default(); prompts.len()];
-    let result = generate(&toy.model, state, prompts, &config);
-    let message = result.err().map(|error| error.to_string());
-    assert_eq!(message.as_deref(), Some(expected));
+    assert_error(generate(&toy.model, state, prompts, &config), expected);
 }
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("widest-beam-is-exhaustive", |device| {
         let toy = Toy::new(4, pseudorandom, device);
-        let prompts: [&[u32]; 2] = [&[1], &[2, 3]];
         for max_length in 1..=4 {
             for length_penalty in [0.0, 0.6, 1.5] {
                 for n_best in [1, 3] {
@@ -90,8 +80,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                     let config = beam(108, length_penalty, n_best)
                         .with_end(Some(END))
                         .with_max_length(max_length);
-                    let got = toy.texts(&prompts, &config);
-                    for (prompt, got) in prompts.iter().zip(&got) {
+                    let got = toy.texts(&PROMPTS, &config);
+                    for (prompt, got) in PROMPTS.iter().zip(&got) {
                         let all = toy.all_texts(prompt, max_length, length_penalty);
                         assert_same_texts(got, &all[..n_best]);
                     }
@@ -102,15 +92,14 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("excluded-tokens-are-never-generated", |device| {
         let fewer = Toy::new(4, pseudorandom, device);
         let toy = Toy::new(6, pseudorandom, device);
-        let prompts: [&[u32]; 2] = [&[1], &[2, 3]];
         for config in each_strategy() {
-            let want = fewer.texts(&prompts, &config);
-            let got = toy.texts(&prompts, &config.clone().with_never(vec![4, 5]));
+            let want = fewer.texts(&PROMPTS, &config);
+            let got = toy.texts(&PROMPTS, &config.clone().with_never(vec![4, 5]));
             for (got, want) in got.iter().zip(&want) {
                 assert_same_texts(got, want);
             }
             // They would have been generated.
-            let all = toy.texts(&prompts, &config).concat();
+            let all = toy.texts(&PROMPTS, &config).concat();
             let has_excluded = all.iter().flat_map(|text| &text.tokens).any(|id| *id > 3);
             assert!(has_excluded, "{config:?}: {all:?}");
         }
@@ -305,11 +294,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             let state = vec![Text::default(); 3];
             let on_token = |row: usize, token| streamed[row].push(token);
             let texts = generate_streaming(&toy.model, state, &prompts, &config, on_token);
-            let best: Vec<_> = must(texts)
-                .iter()
-                .map(|texts| texts[0].tokens.clone())
-                .collect();
-            assert_eq!(streamed, best);
+            let best = must(texts).into_iter().map(|mut texts| texts.remove(0));
+            let best: Vec<GeneratedSequence> = best.collect();
+            assert_eq!(streamed, tokens(&best));
         }
     }),
     ("invalid-prompts-are-rejected", |device| {

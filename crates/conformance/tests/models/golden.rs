@@ -1,11 +1,7 @@
 //! Models with PyTorch's weights against outputs of PyTorch, which `golden/models.py` wrote.
 
-use burn::tensor::{Device, Tensor, TensorData};
-use zoo_models::weights::{Weights, WeightsError, import};
-use zoo_models::{
-    Activation, Documents, Gpt, GptConfig, HanConfig, Norm, PositionEncoding, TransformerConfig,
-    Tying,
-};
+use zoo_models::weights::import;
+use zoo_models::{Documents, Gpt, HanConfig, ModelError, TransformerConfig};
 
 use crate::support::*;
 
@@ -14,34 +10,28 @@ const TOLERANCE: f64 = 1e-4;
 
 pub(crate) fn trials(suite: &mut Suite) {
     type Test = fn(&Golden, &Device);
-    let golden = must(Golden::from_bytes(include_bytes!(
-        "../../golden/models.safetensors"
-    )));
-    let post_relu: Test = |golden, device| {
-        transformer(golden, Norm::Post, Activation::Relu, device);
-    };
-    let pre_gelu: Test = |golden, device| {
-        transformer(golden, Norm::Pre, Activation::Gelu, device);
-    };
+    let file = include_bytes!("../../golden/models.safetensors");
+    let golden = must(Golden::from_bytes(file));
+    let [post_relu, pre_gelu] = ["transformer-post-relu", "transformer-pre-gelu"];
+    // The prefix of the tensors, and the name of the trial.
     let tests: [(&str, &str, Test); 9] = [
-        ("transformer-post-relu", "", post_relu),
-        ("transformer-pre-gelu", "", pre_gelu),
-        (
-            "transformer-post-relu",
-            "transformer-tied",
-            transformer_tied,
-        ),
-        ("gpt2", "", |golden, device| {
+        (post_relu, post_relu, |golden, device| {
+            transformer(golden, Norm::Post, Activation::Relu, device);
+        }),
+        (pre_gelu, pre_gelu, |golden, device| {
+            transformer(golden, Norm::Pre, Activation::Gelu, device);
+        }),
+        (post_relu, "transformer-tied", transformer_tied),
+        ("gpt2", "gpt2", |golden, device| {
             check_gpt2(golden, weights(golden), device)
         }),
         ("gpt2", "gpt2-with-linear-layers", gpt2_as_linear),
         ("gpt2", "gpt2-from-torch-save", gpt2_as_saved),
         ("gpt2", "gpt2-errors-name-the-key", gpt2_wrong),
         ("gpt2", "gpt2-damaged", gpt2_damaged),
-        ("han", "", han),
+        ("han", "han", han),
     ];
     for (case, name, test) in tests {
-        let name = if name.is_empty() { case } else { name };
         let golden = golden.strip_prefix(&format!("{case}."));
         let name = format!("golden/pytorch-{name}");
         suite.add(name, move |device| test(&golden, device));
@@ -85,7 +75,7 @@ fn small_transformer(source_vocabulary: usize) -> TransformerConfig {
         .with_n_heads(2)
         .with_layers(2)
         .with_d_feed_forward(Some(24))
-        .with_tying(Tying::None)
+        .with_tie_embeddings(Tying::None)
 }
 
 /// Tied embeddings are stored several times in PyTorch files.
@@ -95,29 +85,27 @@ fn transformer_tied(golden: &Golden, device: &Device) {
     let with = |same: &[&str]| {
         let mut tensors = tensors(&all);
         tensors.retain(|(key, _)| key != "output.bias");
-        for (_, data) in tensors
-            .iter_mut()
-            .filter(|(key, _)| same.contains(&key.as_str()))
-        {
-            *data = target.clone();
+        for (key, data) in &mut tensors {
+            if same.contains(&key.as_str()) {
+                *data = target.clone();
+            }
         }
         Weights::from_tensors(tensors)
     };
     let everywhere = ["source_embedding.weight", "output.weight"];
-    for (tying, same, source) in [
+    for (tie_embeddings, same, source) in [
         (Tying::All, &everywhere[..], 11),
         (Tying::Decoder, &everywhere[1..], 13),
     ] {
-        let model = small_transformer(source).with_tying(tying).init(device);
+        let model = small_transformer(source)
+            .with_tie_embeddings(tie_embeddings)
+            .init(device);
         must(must(import::nn_transformer(with(same))).apply(model));
     }
     // An untied output and two equal embeddings.
     let model = small_transformer(11).init(device);
     let weights = must(import::nn_transformer(with(&everywhere[..1])));
-    let error = weights
-        .apply(model)
-        .expect_err("the output has no bias here");
-    assert_eq!(error.to_string(), "key head.bias is missing");
+    assert_error(weights.apply(model), "key head.bias is missing");
 }
 
 fn transformer(golden: &Golden, norm: Norm, activation: Activation, device: &Device) {
@@ -154,13 +142,13 @@ fn han(golden: &Golden, device: &Device) {
     assert_matches_golden(golden, "sentence_weights", sentences.slice_dim(0, 0..1));
 }
 
-fn small_gpt2() -> GptConfig {
-    GptConfig::new(17, 16, 2, 2).with_positions(PositionEncoding::learned(12))
+fn small_gpt2(vocabulary: usize) -> GptConfig {
+    GptConfig::new(vocabulary, 16, 2, 2).with_positions(PositionEncoding::learned(12))
 }
 
-fn read_gpt2(weights: Result<Weights, WeightsError>, device: &Device) -> Result<Gpt, WeightsError> {
+fn read_gpt2(weights: Result<Weights, ModelError>, device: &Device) -> Result<Gpt, ModelError> {
     let weights = weights.and_then(import::gpt2)?;
-    weights.apply(small_gpt2().init(device))
+    weights.apply(small_gpt2(17).init(device))
 }
 
 fn check_gpt2(golden: &Golden, weights: Weights, device: &Device) {
@@ -225,29 +213,19 @@ fn gpt2_wrong(golden: &Golden, device: &Device) {
         tensors.retain(|(key, _)| key != missing);
         Weights::from_tensors(tensors)
     };
-    let message = |missing: &str| {
-        let loaded = read_gpt2(Ok(without(missing)), device);
-        loaded
-            .err()
-            .map(|error| error.to_string())
-            .unwrap_or_default()
-    };
-    let missing = message("h.1.mlp.c_fc.bias");
-    assert_eq!(missing, "key layers.1.feed_forward.inner.bias is missing");
-    for key in [
-        "h.1.ln_2.weight",
-        "h.1.attn.c_attn.weight",
-        "h.0.attn.c_attn.weight",
+    for (key, named) in [
+        ("h.1.mlp.c_fc.bias", "layers.1.feed_forward.inner.bias"),
+        ("h.1.ln_2.weight", "h.1.ln_2.weight"),
+        ("h.1.attn.c_attn.weight", "h.1.attn.c_attn.weight"),
+        ("h.0.attn.c_attn.weight", "h.0.attn.c_attn.weight"),
     ] {
-        assert_eq!(message(key), format!("key {key} is missing"));
+        let read = read_gpt2(Ok(without(key)), device);
+        assert_error(read, &format!("key {named} is missing"));
     }
 
-    let larger = GptConfig::new(18, 16, 2, 2)
-        .with_positions(PositionEncoding::learned(12))
-        .init(device);
-    let error = must(import::gpt2(weights(golden))).apply(larger);
-    assert_eq!(
-        error.expect_err("one token more").to_string(),
-        "key embedding.weight (wte.weight in the file) must be [18, 16], got [17, 16]"
-    );
+    let larger = small_gpt2(18).init(device);
+    let message = "tensor embedding.weight (wte.weight in the file): expected shape [18, 16], got \
+                   [17, 16]\n  help: create the model with the config that the weights were \
+                   trained with";
+    assert_error(must(import::gpt2(weights(golden))).apply(larger), message);
 }

@@ -1,15 +1,16 @@
 //! Recurrent layers, fused operations and a model in half precision, compared with `f32`.
 
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{ModuleMapper, Param};
 use burn::nn::{DropoutConfig, LayerNormConfig};
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::DType;
 use zoo_backend::{Dtype, OpenDevice};
 use zoo_kernels::recurrent::{Cell, Direction, RecurrentConfig};
 use zoo_kernels::{add_dropout, dropout, layer_norm, relu_dropout};
-use zoo_models::{GptConfig, PositionEncoding, token_loss};
-use zoo_oracle::normals;
+use zoo_oracle::Tolerance;
 
 use crate::support::*;
+
+type HalfTest = fn(DType, f64, &Device);
 
 pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
     // Half the spacing of values near 1.
@@ -18,16 +19,21 @@ pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
         (Dtype::Bf16, DType::BF16, 1.0 / f64::from(1 << 8)),
     ];
     let is_supported = |(name, ..): &(Dtype, DType, f64)| opened.dtypes.contains(name);
+    let tests: [(&str, HalfTest); 4] = [
+        ("gru", |dtype, unit, device| {
+            recurrent(Cell::Gru, dtype, unit, device)
+        }),
+        ("lstm", |dtype, unit, device| {
+            recurrent(Cell::Lstm, dtype, unit, device)
+        }),
+        ("gpt", gpt),
+        ("fused-ops", fused_ops),
+    ];
     for (dtype_name, dtype, unit) in halves.into_iter().filter(is_supported) {
-        for cell in [Cell::Gru, Cell::Lstm] {
-            let name = format!("half/{cell}-in-{dtype_name}");
-            suite.add(name, move |device| recurrent(cell, dtype, unit, device));
+        for (name, test) in tests {
+            let name = format!("half/{name}-in-{dtype_name}");
+            suite.add(name, move |device| test(dtype, unit, device));
         }
-        suite.add(format!("half/gpt-in-{dtype_name}"), move |device| {
-            gpt(dtype, unit, device)
-        });
-        let name = format!("half/fused-ops-in-{dtype_name}");
-        suite.add_training(name, move |device| fused_ops(dtype, unit, device));
     }
 }
 
@@ -41,13 +47,13 @@ impl ModuleMapper for Cast {
 
 /// Checks that the error is at most this many units of the largest value.
 fn assert_near<const D: usize>(got: Tensor<D>, want: Tensor<D>, unit: f64, units: f64) {
+    let tolerance = Tolerance {
+        name: "half precision",
+        pass: "forward or backward",
+        relative: units * unit,
+    };
     let (got, want) = (to_vec(got.cast(DType::F32)), to_vec(want));
-    let scale = want.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
-    let error = |(got, want): (&f32, &f32)| f64::from((got - want).abs() / scale);
-    let worst = got.iter().zip(&want).map(error).fold(0.0, f64::max);
-    // `f64::max` ignores NaN.
-    let is_near = worst <= units * unit && got.iter().all(|value| value.is_finite());
-    assert!(is_near, "error {:.1} units, max {units}", worst / unit);
+    must(tolerance.compare("result", &got, &want));
 }
 
 fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) {
@@ -56,8 +62,7 @@ fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) {
         .with_direction(Direction::Both)
         .init(device);
     let model = with_random_weights(model, 7);
-    let input = TensorData::new(normals("half", 2 * 5 * 4, 1.0), [2, 5, 4]);
-    let input = Tensor::<3>::from_data(input, device);
+    let input = named_normal("half", [2, 5, 4], device);
     let lengths = Some(&[5, 3][..]);
     let (want, _) = model.forward(input.clone(), lengths, None);
     let (got, _) = model
@@ -70,10 +75,12 @@ fn recurrent(cell: Cell, dtype: DType, unit: f64, device: &Device) {
 
 fn fused_ops(dtype: DType, unit: f64, device: &Device) {
     const EPSILON: f64 = 1e-5;
+    let device = &device.clone().autodiff();
     let norm = LayerNormConfig::new(9).with_epsilon(EPSILON).init(device);
-    let values = TensorData::new(normals("fused-half", 4 * 9, 1.0), [4, 9]);
     // Both start from the rounded values.
-    let input = Tensor::<2>::from_data(values, device).cast(dtype).detach();
+    let input = named_normal("fused-half", [4, 9], device)
+        .cast(dtype)
+        .detach();
     let wide = input.clone().cast(DType::F32).detach().require_grad();
     let input = input.require_grad();
     let want = layer_norm(&norm, EPSILON, wide.clone());

@@ -1,20 +1,17 @@
 //! The hierarchical attention network: training, padding and empty documents.
 
-use burn::module::Module;
 use burn::tensor::activation::log_softmax;
-use burn::tensor::{Device, Int, Tensor};
-use zoo_models::Cell;
 use zoo_models::han::HanOutput;
-use zoo_models::{Documents, Han, HanConfig, Limits};
-use zoo_oracle::Precision;
+use zoo_models::{Cell, Documents, Han, HanConfig};
 
 use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
-    for cell in [Cell::Gru, Cell::Lstm] {
-        let name = format!("han/overfits-with-{cell}");
-        suite.add_training(name, move |device| check_overfitting(cell, device));
-    }
+    suite.add_each(
+        "han/overfits-with-",
+        [Cell::Gru, Cell::Lstm],
+        check_overfitting,
+    );
     suite.add_table("han/", TESTS);
 }
 
@@ -48,6 +45,7 @@ fn documents() -> [Document; 4] {
 }
 
 fn check_overfitting(cell: Cell, device: &Device) {
+    let device = &device.clone().autodiff();
     let model: Han = config().with_cell(cell).init(device);
     let documents = batch(&documents(), device);
     let classes = Tensor::<1, Int>::from_data([0, 1, 1, 0], device).reshape([4, 1]);
@@ -63,11 +61,11 @@ fn assert_near(name: &str, got: &[f32], want: &[f32]) {
 }
 
 fn outputs(output: &HanOutput, document: usize) -> [Vec<f32>; 3] {
-    let own = document..document + 1;
+    let own = || document..document + 1;
     [
-        to_vec(output.logits.clone().slice_dim(0, own.clone())),
-        to_vec(output.word_weights.clone().slice_dim(0, own.clone())),
-        to_vec(output.sentence_weights.clone().slice_dim(0, own)),
+        to_vec(output.logits.clone().slice_dim(0, own())),
+        to_vec(output.word_weights.clone().slice_dim(0, own())),
+        to_vec(output.sentence_weights.clone().slice_dim(0, own())),
     ]
 }
 
@@ -144,11 +142,9 @@ const TESTS: &[(&str, Test)] = &[
     ("word-out-of-range-is-named", |device| {
         let model = config().init(device);
         let documents = [vec![vec![1_u32]], vec![vec![2], vec![3, 9]]];
-        let error = Documents::new(&documents, model.limits(), device).err();
-        let message = error.map(|error| error.to_string());
-        let reason = "token 9 at position 1 of sentence 1 of document 1 is outside of the \
-                      vocabulary: it has 9 tokens, 0 to 8";
-        assert_eq!(message.as_deref(), Some(reason));
+        let message = "token 9 at position 1 of sentence 1 of document 1 is outside of the \
+                       vocabulary: it has 9 tokens, 0 to 8";
+        assert_error(Documents::new(&documents, model.limits(), device), message);
     }),
     ("summary-table", |device| {
         let model = config().init(device);

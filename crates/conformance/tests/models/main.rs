@@ -3,7 +3,6 @@
 
 mod attention_weights;
 mod classifier;
-mod damaged_files;
 mod encoder;
 mod fused_ops;
 mod generate;
@@ -14,7 +13,6 @@ mod han;
 mod recurrent;
 mod seq2seq;
 mod support;
-mod toy;
 mod transformer;
 mod uncached;
 mod weights;
@@ -43,11 +41,8 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     seq2seq::trials(&mut suite);
     suite.add_table("generate/", generate::TESTS);
     weights::trials(&mut suite);
-    damaged_files::trials(&mut suite);
     golden::trials(&mut suite);
-    for (name, test) in fused_ops::TESTS {
-        suite.add_training(format!("fused-ops/{name}"), *test);
-    }
+    suite.add_training_table("fused-ops/", fused_ops::TESTS);
     recurrent::trials(&mut suite);
     half_precision::trials(&mut suite, opened);
     han::trials(&mut suite);

@@ -1,13 +1,16 @@
 //! Helpers of model tests.
 
-use burn::module::Module;
+pub(crate) use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use zoo_models::weights::Weights;
-use zoo_models::{Generative, Limits, Tokens};
-use zoo_oracle::normals;
-
+pub(crate) use burn::tensor::{Device, Int, Tensor, TensorData};
+pub(crate) use zoo_attention::{Mechanism, MechanismConfig};
 pub(crate) use zoo_conformance::*;
+pub(crate) use zoo_models::weights::Weights;
+pub(crate) use zoo_models::{
+    Activation, Generative, GptConfig, Limits, Norm, PositionEncoding, Tokens, Tying, token_loss,
+};
+use zoo_oracle::normals;
+pub(crate) use zoo_oracle::{Mask, Precision};
 
 use crate::uncached::assert_same_texts;
 
@@ -67,17 +70,6 @@ pub(crate) fn tokens<R: AsRef<[u32]>>(rows: &[R], limits: Limits, device: &Devic
     must(Tokens::new(rows, limits, device))
 }
 
-pub(crate) fn assert_tokens_rejected<R: AsRef<[u32]>>(
-    rows: &[R],
-    limits: Limits,
-    message: &str,
-    device: &Device,
-) {
-    let error = Tokens::new(rows, limits, device).err();
-    let got = error.map(|error| error.to_string());
-    assert_eq!(got.as_deref(), Some(message));
-}
-
 /// Inputs, which are the rows without their last token, and targets, without their first.
 pub(crate) fn shift(rows: &[Vec<u32>]) -> [Vec<&[u32]>; 2] {
     let inputs = rows.iter().map(|row| &row[..row.len() - 1]);
@@ -95,11 +87,32 @@ pub(crate) fn batch_with_longer(
     Tokens::from_tensor(ids(&rows, device), vec![longer.len(), row.len()])
 }
 
+/// Three rows of equal length, with tokens below 11.
+pub(crate) fn three_rows() -> [Vec<u32>; 3] {
+    [
+        vec![0, 5, 3, 3, 9, 1, 7],
+        vec![1, 5, 4, 10, 2, 2, 0],
+        vec![2, 8, 8, 6, 3, 10, 4],
+    ]
+}
+
+pub(crate) fn select_rows(rows: &[Vec<u32>], indices: &[usize]) -> Vec<Vec<u32>> {
+    indices.iter().map(|row| rows[*row].clone()).collect()
+}
+
+/// A tensor of standard normal values, for which the name is the seed.
+pub(crate) fn named_normal<const D: usize>(
+    name: &str,
+    dims: [usize; D],
+    device: &Device,
+) -> Tensor<D> {
+    tensor_of(normals(name, dims.iter().product(), 1.0), dims, device)
+}
+
 /// Rows of equal length as a tensor.
 pub(crate) fn ids(rows: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
     let ids: Vec<i64> = rows.concat().into_iter().map(i64::from).collect();
-    let data = TensorData::new(ids, [rows.len(), rows[0].len()]);
-    Tensor::from_data(data, device)
+    tensor_of(ids, [rows.len(), rows[0].len()], device)
 }
 
 /// Checks that incremental decoding, one or several tokens at a time, matches the forward pass

@@ -1,45 +1,33 @@
 //! The Transformer.
 
-use burn::module::Module;
-use burn::tensor::Device;
 use zoo_attention::mechanisms::{Fixed, LocalP, Strided};
-use zoo_attention::{Mechanism, MechanismConfig};
-use zoo_models::{
-    Activation, ModelError, Norm, PositionEncoding, Tokens, TransformerConfig, Tying, token_loss,
-};
-use zoo_oracle::Mask;
+use zoo_models::{ModelError, TransformerConfig};
 
 use crate::support::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     suite.add_table("transformer/", TESTS);
-    for (index, attentions) in TRAINED.into_iter().enumerate() {
-        let name = format!("transformer/overfits-with-{}", names(attentions));
-        suite.add_training(name, move |device| {
-            check_overfitting(attentions, index, device)
-        });
-    }
-    for (attentions, norm, positions) in DECODED {
+    let trained = TRAINED.map(|case| (names(case.0), case));
+    suite.add_cases("transformer/overfits-with-", trained, check_overfitting);
+    for case in DECODED {
+        let (attentions, norm, positions) = case;
         let names = format!("{}-{}-norm", names(attentions), norm.name());
         let name = format!("transformer/decodes-with-{names}-and-{}", positions.name());
-        suite.add(name, move |device| {
-            check_decoding(attentions, norm, positions, device)
-        });
+        suite.add(name, move |device| check_decoding(case, device));
     }
     let small = Mechanism::ALL.map(|mechanism| (mechanism.name(), mechanism.small_for_tests()));
     // Sizes derived from the length, which must not include padding.
     let fixed = Fixed {
-        block: None,
+        block_size: None,
         summary: 1,
     };
     let by_length = [
         ("strided-by-length", Strided { stride: None }.into()),
         ("fixed-by-length", fixed.into()),
     ];
-    for (name, mechanism) in small.into_iter().chain(by_length) {
-        let name = format!("transformer/padding-has-no-effect-with-{name}");
-        suite.add(name, move |device| check_padding(mechanism, device));
-    }
+    let padded = small.into_iter().chain(by_length);
+    let prefix = "transformer/padding-has-no-effect-with-";
+    suite.add_cases(prefix, padded, check_padding);
 }
 
 /// Mechanisms of the encoder, the decoder and cross-attention.
@@ -52,19 +40,27 @@ fn names([encoder, decoder, cross]: Attentions) -> String {
 const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
 const LEARNED: PositionEncoding = PositionEncoding::learned(12);
 
-const TRAINED: [Attentions; 3] = [
-    [Mechanism::Flash, Mechanism::Flash, Mechanism::Flash],
-    [
-        Mechanism::SlidingWindow,
-        Mechanism::Retention,
-        Mechanism::Additive,
-    ],
-    [Mechanism::Linear, Mechanism::Linear, Mechanism::LocalP],
-];
+type Trained = (Attentions, Activation, Tying);
 
-const DECODED: [(Attentions, Norm, PositionEncoding); 8] = {
+/// Each tying, and three activations.
+const TRAINED: [Trained; 3] = {
+    use Mechanism as M;
+    let softmax = [M::Flash, M::Flash, M::Flash];
+    let others = [M::SlidingWindow, M::Retention, M::Additive];
+    let linear = [M::Linear, M::Linear, M::LocalP];
+    [
+        (softmax, Activation::Relu, Tying::Decoder),
+        (others, Activation::Swiglu, Tying::None),
+        (linear, Activation::Gelu, Tying::All),
+    ]
+};
+
+type Decoded = (Attentions, Norm, PositionEncoding);
+
+const DECODED: [Decoded; 8] = {
     use Mechanism as M;
     use PositionEncoding as P;
+    let shared_heads = [M::GroupedQuery, M::MultiQuery, M::Dot];
     [
         ([M::Flash, M::Flash, M::Flash], Norm::Post, P::Sinusoidal),
         ([M::Flash, M::Flash, M::Flash], Norm::Pre, P::Alibi),
@@ -73,11 +69,7 @@ const DECODED: [(Attentions, Norm, PositionEncoding); 8] = {
         ([M::Flash, M::SlidingWindow, M::LocalP], Norm::Post, P::None),
         ([M::Strided, M::Longformer, M::Additive], Norm::Post, ROTARY),
         ([M::LocalM, M::LocalM, M::Hard], Norm::Pre, P::Sinusoidal),
-        (
-            [M::GroupedQuery, M::MultiQuery, M::Dot],
-            Norm::Post,
-            LEARNED,
-        ),
+        (shared_heads, Norm::Post, LEARNED),
     ]
 };
 
@@ -95,21 +87,27 @@ fn config([encoder, decoder, cross]: [MechanismConfig; 3]) -> TransformerConfig 
 }
 
 /// [`config`] with a shared vocabulary.
-fn shared_vocabulary(mechanisms: [MechanismConfig; 3]) -> TransformerConfig {
+pub(crate) fn shared_vocabulary(mechanisms: [MechanismConfig; 3]) -> TransformerConfig {
     TransformerConfig {
         source_vocabulary: 11,
         ..config(mechanisms)
     }
 }
 
+/// Two heads with d_head = 4.
+fn two_heads(target_vocabulary: usize) -> TransformerConfig {
+    TransformerConfig::base(9, target_vocabulary)
+        .with_d_model(8)
+        .with_n_heads(2)
+        .with_d_feed_forward(Some(16))
+}
+
 fn sources() -> [Vec<u32>; 3] {
     [vec![1, 2, 3, 4, 5, 6], vec![7, 8], vec![4, 4, 1, 8]]
 }
 
-fn check_overfitting(attentions: Attentions, index: usize, device: &Device) {
-    // Each tying, and three activations.
-    let activation = [Activation::Relu, Activation::Swiglu, Activation::Gelu][index];
-    let tying = [Tying::Decoder, Tying::None, Tying::All][index];
+fn check_overfitting((attentions, activation, tie_embeddings): Trained, device: &Device) {
+    let device = &device.clone().autodiff();
     let mechanisms = attentions.map(Mechanism::small_for_tests);
     assert_not_full_attention(&mechanisms[0], 4, [6; 2], Mask::Full, device);
     assert_not_full_attention(&mechanisms[1], 4, [3; 2], Mask::Causal, device);
@@ -121,7 +119,7 @@ fn check_overfitting(attentions: Attentions, index: usize, device: &Device) {
         .with_bias(false)
         .with_activation(activation)
         .with_norm(Norm::Pre)
-        .with_tying(tying)
+        .with_tie_embeddings(tie_embeddings)
         .init(device);
     let source = tokens(&sources(), model.source_limits(), device);
     // All targets have the same first token: the others depend on the source.
@@ -133,12 +131,7 @@ fn check_overfitting(attentions: Attentions, index: usize, device: &Device) {
     });
 }
 
-fn check_decoding(
-    attentions: Attentions,
-    norm: Norm,
-    positions: PositionEncoding,
-    device: &Device,
-) {
+fn check_decoding((attentions, norm, positions): Decoded, device: &Device) {
     let mechanisms = attentions.map(Mechanism::small_for_tests);
     assert_not_full_attention(&mechanisms[0], 4, [6; 2], Mask::Full, device);
     assert_not_full_attention(&mechanisms[1], 4, [7; 2], Mask::Causal, device);
@@ -148,18 +141,13 @@ fn check_decoding(
         .init(device);
     let model = with_random_weights(model, 11);
     let source = |rows: &[usize]| {
-        let rows: Vec<Vec<u32>> = rows.iter().map(|row| sources()[*row].clone()).collect();
+        let rows = select_rows(&sources(), rows);
         tokens(&rows, model.source_limits(), device)
     };
     let forward = |rows: &[usize], target: &Tokens| model.forward(&source(rows), target);
     let start = |rows: &[usize]| must(model.start(&source(rows)));
-    // Equal lengths, longer than the sources.
-    let targets = [
-        vec![0, 5, 3, 3, 9, 1, 7],
-        vec![1, 5, 4, 10, 2, 2, 0],
-        vec![2, 8, 8, 6, 3, 10, 4],
-    ];
-    assert_incremental_matches(&model, model.target_limits(), &targets, forward, start)
+    // The targets are longer than the sources.
+    assert_incremental_matches(&model, model.target_limits(), &three_rows(), forward, start)
 }
 
 /// The logits of a padded pair equal those without padding, with the mechanism wherever it is
@@ -200,12 +188,9 @@ pub(crate) fn with_supported_mechanisms(config: TransformerConfig) -> Transforme
 
 const TESTS: &[(&str, Test)] = &[
     ("number-of-parameters", |device| {
-        let config = TransformerConfig::base(9, 9)
-            .with_d_model(8)
-            .with_n_heads(2)
+        let config = two_heads(9)
             .with_encoder_layers(Some(2))
-            .with_decoder_layers(Some(3))
-            .with_d_feed_forward(Some(16));
+            .with_decoder_layers(Some(3));
         // Four projections of 8 x 8 and a bias; 8 x 16 and back; a norm.
         let (attention, network, norm) = (4 * (64 + 8), (128 + 16) + (128 + 8), 16);
         let encoder = 2 * (attention + network + 2 * norm) + norm;
@@ -219,8 +204,11 @@ const TESTS: &[(&str, Test)] = &[
         let additive = config().with_cross_attention(Mechanism::Additive);
         for (config, want) in [
             (config(), all),
-            (config().with_tying(Tying::None), 3 * table + 9 + layers),
-            (config().with_tying(Tying::All), table + layers),
+            (
+                config().with_tie_embeddings(Tying::None),
+                3 * table + 9 + layers,
+            ),
+            (config().with_tie_embeddings(Tying::All), table + layers),
             (config().with_final_norm(false), all - 2 * norm),
             (config().with_positions(learned), all + 2 * 5 * 8),
             (additive, all + 3 * 8),
@@ -229,12 +217,7 @@ const TESTS: &[(&str, Test)] = &[
         }
     }),
     ("flops", |device| {
-        let model = TransformerConfig::base(9, 11)
-            .with_d_model(8)
-            .with_n_heads(2)
-            .with_layers(1)
-            .with_d_feed_forward(Some(16))
-            .init(device);
+        let model = two_heads(11).with_layers(1).init(device);
         // 4 source and 3 target tokens: projections, pairs of each head, feed-forward networks.
         let encoder = 2 * 4 * 4 * 64 + 16 * 2 * 4 * 4 + 2 * 4 * 2 * 128;
         let own = 2 * 3 * 4 * 64 + 6 * 2 * 4 * 4;
@@ -245,8 +228,8 @@ const TESTS: &[(&str, Test)] = &[
         assert_eq!(model.flops(2, 4, 3), all);
     }),
     ("summary-table", |device| {
-        let model =
-            shared_vocabulary(TRAINED[1].map(Mechanism::small_for_tests)).with_tying(Tying::All);
+        let model = shared_vocabulary(TRAINED[1].0.map(Mechanism::small_for_tests))
+            .with_tie_embeddings(Tying::All);
         let parts = [
             "Transformer of 1 + 2 layers",
             "tied to target embedding",
@@ -273,7 +256,8 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("tied-embeddings-share-gradients", |device| {
         let device = &device.clone().autodiff();
-        let config = shared_vocabulary([Mechanism::Flash.into(); 3]).with_tying(Tying::All);
+        let config =
+            shared_vocabulary([Mechanism::Flash.into(); 3]).with_tie_embeddings(Tying::All);
         let model = config.init(device);
         // A token of the source has a gradient in the shared embedding.
         let source = tokens(&[[3]], model.source_limits(), device);
@@ -292,10 +276,9 @@ const TESTS: &[(&str, Test)] = &[
         let model = config([Mechanism::Flash.into(), strided, Mechanism::Flash.into()]);
         let model = model.init(device);
         let source = tokens(&sources(), model.source_limits(), device);
-        let message = model.start(&source).err().map(|error| error.to_string());
-        let reason = "decoder_attention: mechanism strided cannot decode token by token: without \
-                      `stride`, it is sqrt(seq_k), which grows while decoding";
-        assert_eq!(message.as_deref(), Some(reason));
+        let message = "decoder_attention: mechanism strided cannot decode token by token: without \
+                       `stride`, it is sqrt(seq_k), which grows while decoding";
+        assert_error(model.start(&source), message);
     }),
     ("different-batch-sizes-are-rejected", |device| {
         let model = config([Mechanism::Flash.into(); 3]).init(device);
@@ -311,8 +294,8 @@ const TESTS: &[(&str, Test)] = &[
         // The target vocabulary has token 10, the source vocabulary does not.
         let rows = [[1, 10]];
         tokens(&rows, model.target_limits(), device);
-        let message = "token 10 at position 1 of row 0 is outside of the vocabulary: it has 9 tokens, 0 \
-                    to 8";
-        assert_tokens_rejected(&rows, model.source_limits(), message, device);
+        let message = "token 10 at position 1 of row 0 is outside of the vocabulary: it has 9 \
+                       tokens, 0 to 8";
+        assert_error(Tokens::new(&rows, model.source_limits(), device), message);
     }),
 ];

@@ -62,20 +62,20 @@ impl Batching {
         match self.size {
             BatchSize::Examples(count) => DataError::at_least("batch size", 1, count)?,
             BatchSize::Tokens(max) => {
-                let tokens = |extent: &Extent| extent.width * extent.rows;
-                if let Some(example) = extents.iter().position(|it| tokens(it) > max) {
-                    return Err(DataError::TooLong {
-                        example,
-                        length: tokens(&extents[example]),
-                        max,
-                    });
+                for (example, extent) in extents.iter().enumerate() {
+                    let length = extent.width * extent.rows;
+                    if length > max {
+                        return Err(DataError::TooLong {
+                            example,
+                            length,
+                            max,
+                        });
+                    }
                 }
             }
         }
-        Ok(BatchPlan {
-            batching: self,
-            extents,
-        })
+        let batching = self;
+        Ok(BatchPlan { batching, extents })
     }
 }
 

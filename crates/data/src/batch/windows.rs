@@ -13,6 +13,13 @@ pub struct Window<'a> {
     pub target: &'a [u32],
 }
 
+impl<'a> Window<'a> {
+    fn new(tokens: &'a [u32], from: usize, to: usize) -> Self {
+        let (input, target) = (&tokens[from..to], &tokens[from + 1..to + 1]);
+        Self { input, target }
+    }
+}
+
 /// Random windows of a text; a batch is a function of the seed and the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
@@ -66,10 +73,7 @@ impl Windows {
         let mut rng = SplitMix64::new(self.seed, "windows", step as u64);
         let window = |_| {
             let from = rng.below(tokens.len() - context);
-            Window {
-                input: &tokens[from..from + context],
-                target: &tokens[from + 1..from + 1 + context],
-            }
+            Window::new(tokens, from, from + context)
         };
         (0..rows).map(window).collect()
     }
@@ -79,13 +83,8 @@ impl Windows {
     pub fn consecutive<'a>(&self, tokens: &'a [u32]) -> impl Iterator<Item = Window<'a>> + use<'a> {
         let context = self.context.max(1);
         let last = tokens.len().saturating_sub(1);
-        (0..last).step_by(context).map(move |from| {
-            let to = (from + context).min(last);
-            Window {
-                input: &tokens[from..to],
-                target: &tokens[from + 1..to + 1],
-            }
-        })
+        let starts = (0..last).step_by(context);
+        starts.map(move |from| Window::new(tokens, from, (from + context).min(last)))
     }
 }
 
@@ -93,13 +92,9 @@ impl Windows {
 mod tests {
     use super::*;
 
-    fn text(count: u32) -> Vec<u32> {
-        (0..count).collect()
-    }
-
     #[test]
     fn windows_cover_the_text_and_targets_are_shifted_by_one() {
-        let tokens = text(12);
+        let tokens: Vec<u32> = (0..12).collect();
         let windows = Windows::new(4, 5, 1);
         let mut seen = [false; 8];
         for step in 0..40 {
@@ -117,7 +112,7 @@ mod tests {
 
     #[test]
     fn batch_is_a_function_of_seed_and_step() {
-        let tokens = text(1000);
+        let tokens: Vec<u32> = (0..1000).collect();
         let batch = |seed, step| Windows::new(8, 4, seed).batch(step, &tokens);
         assert_eq!(batch(1, 17), batch(1, 17));
         assert_ne!(batch(1, 17), batch(1, 18));
@@ -126,16 +121,14 @@ mod tests {
 
     #[test]
     fn short_texts_are_rejected() {
-        assert!(Windows::new(4, 1, 0).check("validation", &text(5)).is_ok());
-        for (context, message) in [
-            (
-                4,
-                "the validation text has 4 tokens; a context of 4 needs at least 5",
-            ),
-            (0, "context must be at least 1, got 0"),
-        ] {
-            let error = Windows::new(context, 1, 0).check("validation", &text(4));
-            assert_eq!(error.unwrap_err().to_string(), message);
-        }
+        let check = |context, tokens: &[u32]| {
+            let checked = Windows::new(context, 1, 0).check("validation", tokens);
+            checked.map_err(|error| error.to_string())
+        };
+        assert_eq!(check(4, &[0; 5]), Ok(()));
+        let short = "the validation text has 4 tokens; a context of 4 needs at least 5";
+        assert_eq!(check(4, &[0; 4]), Err(short.to_owned()));
+        let none = "context must be at least 1, got 0";
+        assert_eq!(check(0, &[0; 4]), Err(none.to_owned()));
     }
 }

@@ -35,25 +35,25 @@ impl Accuracy {
 
 impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |fraction: Option<f64>| match fraction {
-            Some(fraction) => format!("{:.2}%", 100.0 * fraction),
-            None => "-".to_owned(),
-        };
         write!(
             f,
             "exact match {} ({} of {}), token accuracy {} ({} of {})",
-            percent(self.sequences()),
+            percent(self.sequences(), 2),
             self.correct_sequences,
             self.total_sequences,
-            percent(self.tokens()),
+            percent(self.tokens(), 2),
             self.correct_tokens,
             self.total_tokens,
         )
     }
 }
 
-pub(crate) fn fraction(part: usize, whole: usize) -> Option<f64> {
+pub(super) fn fraction(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+pub(super) fn percent(fraction: Option<f64>, decimals: usize) -> String {
+    fraction.map_or("-".to_owned(), |it| format!("{:.decimals$}%", 100.0 * it))
 }
 
 #[cfg(test)]
@@ -63,23 +63,18 @@ mod tests {
     #[test]
     fn missing_and_surplus_tokens_are_errors() {
         let mut accuracy = Accuracy::default();
+        assert_eq!((accuracy.tokens(), accuracy.sequences()), (None, None));
         accuracy.add(b"abcd", b"ab");
         assert_eq!(accuracy.tokens(), Some(0.5));
         accuracy.add(b"ab", b"abcd");
         assert_eq!(accuracy.tokens(), Some(0.5));
         assert_eq!(accuracy.sequences(), Some(0.0));
         accuracy.add(b"a", b"a");
-        assert_eq!(
-            accuracy.to_string(),
-            "exact match 33.33% (1 of 3), token accuracy 55.56% (5 of 9)"
-        );
-    }
+        let expected = "exact match 33.33% (1 of 3), token accuracy 55.56% (5 of 9)";
+        assert_eq!(accuracy.to_string(), expected);
 
-    #[test]
-    fn accuracy_of_empty_data() {
-        let mut accuracy = Accuracy::default();
-        assert_eq!((accuracy.tokens(), accuracy.sequences()), (None, None));
         // An empty prediction of an empty sequence is an exact match without tokens.
+        let mut accuracy = Accuracy::default();
         accuracy.add::<u8>(&[], &[]);
         assert_eq!((accuracy.tokens(), accuracy.sequences()), (None, Some(1.0)));
     }

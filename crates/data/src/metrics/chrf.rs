@@ -23,15 +23,11 @@ pub struct Chrf {}
 /// F-score from 0 to 100. Orders without n-grams on one side are ignored.
 fn f_score(counts: &[usize]) -> f64 {
     let (orders, _) = counts.as_chunks();
-    let both: Vec<&[usize; 3]> = orders
-        .iter()
-        .filter(|[hypothesis, reference, _]| *hypothesis > 0 && *reference > 0)
-        .collect();
+    let has_both = |order: &&[usize; 3]| order[0] > 0 && order[1] > 0;
+    let orders: Vec<&[usize; 3]> = orders.iter().filter(has_both).collect();
     let mean = |side: usize| {
-        let fractions = both
-            .iter()
-            .map(|order| order[2] as f64 / order[side] as f64);
-        fractions.sum::<f64>() / both.len().max(1) as f64
+        let fraction = |order: &&[usize; 3]| order[2] as f64 / order[side] as f64;
+        orders.iter().map(fraction).sum::<f64>() / orders.len().max(1) as f64
     };
     let (precision, recall) = (mean(0), mean(1));
     if precision + recall == 0.0 {
@@ -43,13 +39,12 @@ fn f_score(counts: &[usize]) -> f64 {
 
 /// N-grams of one order: of the hypothesis, of the reference, and matching ones.
 fn count_order(hypothesis: &[char], reference: &[char], order: usize) -> [usize; 3] {
-    let (left, right) = (ngrams(hypothesis, order), ngrams(reference, order));
-    let in_reference = right.values().sum();
     // Not counted if the reference is too short to have n-grams of this order.
-    let in_hypothesis = match in_reference {
-        0 => 0,
-        _ => left.values().sum(),
-    };
+    if reference.len() < order {
+        return [0; 3];
+    }
+    let (left, right) = (ngrams(hypothesis, order), ngrams(reference, order));
+    let [in_hypothesis, in_reference] = [&left, &right].map(|counts| counts.values().sum());
     [in_hypothesis, in_reference, matches(&left, &right)]
 }
 

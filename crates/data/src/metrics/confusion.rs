@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::fmt;
 
+use unicode_width::UnicodeWidthStr;
+
 use super::MetricError;
-use super::accuracy::fraction;
-use super::table::table;
+use super::accuracy::{fraction, percent};
 
 /// Counts of examples by true and predicted class. Displays as two tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,28 +126,22 @@ const MAX_COLUMNS: usize = 12;
 
 impl fmt::Display for ConfusionMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |fraction: Option<f64>| {
-            fraction.map_or("-".to_owned(), |s| format!("{:.1}%", 100.0 * s))
-        };
         let scores = self.labels.iter().zip(self.classes());
         let scores = scores.map(|(label, class)| {
-            vec![
-                label.clone(),
-                percent(class.precision),
-                percent(class.recall),
-                percent(class.f1),
-                class.support.to_string(),
-            ]
+            let ratios = [class.precision, class.recall, class.f1];
+            let [precision, recall, f1] = ratios.map(|ratio| percent(ratio, 1));
+            let support = class.support.to_string();
+            vec![label.clone(), precision, recall, f1, support]
         });
         let names = ["class", "precision", "recall", "F1", "examples"];
         f.write_str(&table(names, scores))?;
         writeln!(
             f,
             "\naccuracy {} ({} of {}), macro-F1 {}\n",
-            percent(self.accuracy()),
+            percent(self.accuracy(), 1),
             self.correct(),
             self.total(),
-            percent(self.macro_f1())
+            percent(self.macro_f1(), 1)
         )?;
         f.write_str(&match self.labels.len() {
             0..=MAX_COLUMNS => self.full_matrix(),
@@ -187,6 +182,31 @@ impl ConfusionMatrix {
     }
 }
 
+/// Formats a header and rows. The first column is left-aligned, the others are right-aligned.
+fn table<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
+    let mut all: Vec<Vec<String>> = vec![names.into_iter().map(str::to_owned).collect()];
+    all.extend(rows);
+    let widest = |i: usize| all.iter().map(|row| row[i].width()).max().unwrap_or(0);
+    let widest: Vec<usize> = (0..all[0].len()).map(widest).collect();
+    let mut lines = String::new();
+    for row in &all {
+        let mut line = String::new();
+        for (i, (cell, widest)) in row.iter().zip(&widest).enumerate() {
+            let padding = " ".repeat(widest - cell.width());
+            line += &match i {
+                0 => format!("{cell}{padding}"),
+                _ => format!("  {padding}{cell}"),
+            };
+        }
+        lines += line.trim_end();
+        lines.push('\n');
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,15 +226,9 @@ mod tests {
         let matrix = four_classes();
         assert_eq!((matrix.total(), matrix.count(0, 0)), (6, Ok(3)));
         assert_eq!(matrix.accuracy(), Some(4.0 / 6.0));
-        assert_eq!(
-            matrix.class(0).unwrap(),
-            ClassScores {
-                precision: Some(1.0),
-                recall: Some(0.75),
-                f1: Some(6.0 / 7.0),
-                support: 4
-            }
-        );
+        let a = matrix.class(0).unwrap();
+        assert_eq!((a.precision, a.recall), (Some(1.0), Some(0.75)));
+        assert_eq!((a.f1, a.support), (Some(6.0 / 7.0), 4));
         // c has a prediction but no example, d has neither.
         let c = matrix.class(2).unwrap();
         assert_eq!((c.precision, c.recall, c.f1), (Some(0.0), None, Some(0.0)));
@@ -246,7 +260,13 @@ d                 0  0  0  0
 
     #[test]
     fn many_classes_display_frequent_errors() {
-        let mut matrix = ConfusionMatrix::new((0..40).map(|i| format!("class {i}"))).unwrap();
+        // Columns are aligned by the displayed width of a label.
+        let label = |i| match i {
+            7 => "好久".to_owned(),
+            9 => "e\u{301}".to_owned(),
+            _ => format!("class {i}"),
+        };
+        let mut matrix = ConfusionMatrix::new((0..40).map(label)).unwrap();
         for (truth, predicted) in [(7, 9), (3, 3), (20, 1), (20, 1)] {
             matrix.add(truth, predicted).unwrap();
         }
@@ -254,7 +274,7 @@ d                 0  0  0  0
         let errors = "\
 true      predicted  count
 class 20    class 1      2
-class 7     class 9      1
+好久              e\u{301}      1
 ";
         assert!(printed.ends_with(errors), "{printed}");
     }

@@ -13,9 +13,7 @@ mod bleu;
 mod chrf;
 mod confusion;
 mod corpus;
-mod error;
 mod perplexity;
-mod table;
 mod text;
 mod tokenizer;
 
@@ -24,8 +22,12 @@ pub use bleu::{Bleu, BleuScore};
 pub use chrf::{Chrf, ChrfScore};
 pub use confusion::{ClassScores, ConfusionMatrix};
 pub use corpus::{CorpusCounts, CorpusMetric};
-pub use error::MetricError;
 pub use perplexity::Perplexity;
 pub use text::Case;
 pub use tokenizer::tokenize;
 pub use zoo_config::BleuTokenizer;
+
+/// Invalid input of a metric.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MetricError(String);

@@ -51,20 +51,14 @@ mod tests {
     #[test]
     fn batches_are_weighted_by_tokens() {
         let mut perplexity = Perplexity::default();
+        perplexity.add(f64::NAN, 0);
+        assert_eq!(perplexity.value(), None);
         perplexity.add(1.0, 30);
         perplexity.add(3.0, 10);
         assert_eq!(perplexity.loss(), Some(1.5));
-        assert_eq!(
-            perplexity.to_string(),
-            "perplexity 4.482 (loss 1.5000, 2.1640 bits per token, 40 tokens)"
-        );
-    }
-
-    #[test]
-    fn empty_and_zero_probability() {
-        let mut perplexity = Perplexity::default();
-        perplexity.add(f64::NAN, 0);
-        assert_eq!(perplexity.value(), None);
+        let expected = "perplexity 4.482 (loss 1.5000, 2.1640 bits per token, 40 tokens)";
+        assert_eq!(perplexity.to_string(), expected);
+        // Probability 0.
         perplexity.add(f64::INFINITY, 1);
         assert_eq!(perplexity.value(), Some(f64::INFINITY));
     }

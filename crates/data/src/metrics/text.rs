@@ -68,10 +68,8 @@ mod tests {
     #[test]
     fn words_are_split_at_any_whitespace() {
         let line = " a\u{3000}b\u{1d}c\u{a0}\td\u{200b}e ";
-        assert_eq!(
-            words(line).collect::<Vec<_>>(),
-            ["a", "b", "c", "d\u{200b}e"]
-        );
-        assert_eq!(words(" \n ").count(), 0);
+        let words = |line| words(line).collect::<Vec<_>>().join("|");
+        assert_eq!(words(line), "a|b|c|d\u{200b}e");
+        assert_eq!(words(" \n "), "");
     }
 }

@@ -82,11 +82,10 @@ impl Content {
     /// Decodes UTF-8 without a byte order mark.
     fn decode(name: String, bytes: Vec<u8>) -> Result<Self, DataError> {
         match String::from_utf8(bytes) {
-            Ok(text) => {
-                let text = text
-                    .strip_prefix('\u{feff}')
-                    .map(str::to_owned)
-                    .unwrap_or(text);
+            Ok(mut text) => {
+                if text.starts_with('\u{feff}') {
+                    text.remove(0);
+                }
                 Ok(Self { name, text })
             }
             Err(error) => {
@@ -111,13 +110,12 @@ impl Archive {
     pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
         let bytes = bytes(path)?;
         let budget = Budget::new(bytes.len());
-        let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| damaged(path, &error))?;
+        let failed = |error| damaged(path, &error);
+        let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
         let mut entries = vec![];
         for index in 0..zip.len() {
-            let file = zip
-                .by_index_raw(index)
-                .map_err(|error| damaged(path, &error))?;
-            let name = file.name().map_err(|error| damaged(path, &error))?;
+            let file = zip.by_index_raw(index).map_err(failed)?;
+            let name = file.name().map_err(failed)?;
             if is_path_traversal(&name) {
                 return Err(DataError::PathTraversal(format!(
                     "{} has an entry outside of its folder: \"{}\"\n  help: recreate the archive with \
@@ -161,11 +159,9 @@ impl Archive {
     }
 
     pub(crate) fn content(&mut self, index: usize) -> Result<Content, DataError> {
-        let file = self
-            .zip
-            .by_index(index)
-            .map_err(|error| damaged(&self.path, &error))?;
-        let entry = file.name().map_err(|error| damaged(&self.path, &error))?;
+        let failed = |error| damaged(&self.path, &error);
+        let file = self.zip.by_index(index).map_err(failed)?;
+        let entry = file.name().map_err(failed)?;
         let is_gz = extension(Path::new(entry.as_ref())) == "gz";
         let name = format!("{}#{entry}", self.path.display());
         let mut bytes = self.budget.read(&self.path, file)?;
@@ -189,12 +185,9 @@ fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
 }
 
 fn damaged(path: &Path, reason: &dyn std::error::Error) -> DataError {
-    let reason = reason.to_string();
-    DataError::Invalid(format!(
-        "cannot decompress {}: {}",
-        path.display(),
-        Printable(&reason)
-    ))
+    let (path, reason) = (path.display(), reason.to_string());
+    let reason = Printable(&reason);
+    DataError::Invalid(format!("cannot decompress {path}: {reason}"))
 }
 
 /// File extension in lowercase.
@@ -221,17 +214,16 @@ mod tests {
         let folder = Folder::new();
         let text = "好久不见\r\nlong time\n";
         let zip = folder.zip("a.zip", &[("inner/", ""), ("inner/a.txt", text)]);
-        let members = text
-            .split_inclusive('\n')
-            .map(|line| folder.gzip(line.as_bytes()));
+        let gzip = |text: &str| folder.gzip(text.as_bytes());
+        let members: Vec<Vec<u8>> = text.split_inclusive('\n').map(gzip).collect();
         for path in [
             folder.file("a.txt", text),
             // With a byte order mark.
             folder.file("bom.txt", format!("\u{feff}{text}")),
             folder.gz("a.txt.gz", text.as_bytes()),
             // Several gzip members.
-            folder.file("members.gz", members.collect::<Vec<_>>().concat()),
-            folder.zip_bytes("gz.zip", &[("a.txt.gz", &folder.gzip(text.as_bytes()))]),
+            folder.file("members.gz", members.concat()),
+            folder.zip_bytes("gz.zip", &[("a.txt.gz", &gzip(text))]),
             folder.zip("dots.zip", &[("in/a..b.txt", text)]),
             folder.path("a.zip#inner/a.txt"),
             zip.clone(),
@@ -252,39 +244,28 @@ mod tests {
     #[test]
     fn unreadable_files_are_rejected() {
         let folder = Folder::new();
+        let missing = "cannot read ./no.txt: No such file or directory (os error 2)";
+        check_error(&folder.path("no.txt"), missing);
+        folder.file("lines.txt", "a");
+        let misspelt =
+            missing.replace("no.txt", "line.txt") + "\n  help: did you mean ./lines.txt?";
+        check_error(&folder.path("line.txt"), &misspelt);
         let whole = folder.gzip(&[b'x'; 500]);
-        let both = folder.zip("both.zip", &[("train.en", "a"), ("train.de", "b")]);
-        for (path, message) in [
-            (
-                folder.path("missing.txt"),
-                "cannot read ./missing.txt: No such file or directory (os error 2)",
-            ),
-            (
-                folder.file("not.gz", b"not packed at all"),
-                "cannot decompress ./not.gz: invalid gzip header",
-            ),
-            (
-                folder.zip("b.zip", &[("b.txt.gz", "not packed at all")]),
-                "cannot decompress ./b.zip#b.txt.gz: invalid gzip header",
-            ),
-            (
-                folder.file("cut.gz", &whole[..whole.len() - 4]),
-                "cannot decompress ./cut.gz: unexpected end of file",
-            ),
-            (
-                both,
-                "./both.zip has several files\n  help: select one with #, for example \
-                 ./both.zip#train.de",
-            ),
-            (
-                folder.path("both.zip#trian.en"),
-                "./both.zip: unknown entry \"trian.en\": did you mean train.en?\n  \
-                 known: train.de, train.en",
-            ),
-            (folder.zip("none.zip", &[]), "./none.zip has no examples"),
-        ] {
-            check_error(&path, message);
-        }
+        let cut = folder.file("cut.gz", &whole[..whole.len() - 4]);
+        check_error(&cut, "cannot decompress ./cut.gz: unexpected end of file");
+        let plain = "not packed at all";
+        let gz = folder.file("not.gz", plain);
+        check_error(&gz, "cannot decompress ./not.gz: invalid gzip header");
+        let zip = folder.zip("b.zip", &[("b.gz", plain)]);
+        check_error(&zip, "cannot decompress ./b.zip#b.gz: invalid gzip header");
+        check_error(&folder.zip("0.zip", &[]), "./0.zip has no examples");
+        let two = folder.zip("2.zip", &[("train.en", "a"), ("train.de", "b")]);
+        let several = "./2.zip has several files\n  help: select one with #, for example \
+                       ./2.zip#train.de";
+        check_error(&two, several);
+        let unknown = "./2.zip: unknown entry \"trian.en\": did you mean train.en?\n  \
+                       known: train.de, train.en";
+        check_error(&folder.path("2.zip#trian.en"), unknown);
         let latin = b"ok\nok\nna\xefve";
         for (file, line) in [
             (folder.file("latin.txt", latin), 3),
@@ -292,16 +273,13 @@ mod tests {
             (folder.file("utf-16.txt", b"\xff\xfea\0\n\0"), 1),
         ] {
             let error = Content::read(&file).unwrap_err().to_string();
-            let name = file.display();
-            let expected = format!("{name}, line {line}: ");
+            let expected = format!("{}, line {line}: ", file.display());
             assert!(error.starts_with(&expected), "{error}");
         }
-        let error = Content::read(&folder.file("not.zip", b"plain")).unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.contains("cannot decompress ") && error.contains("not.zip: "),
-            "{error}"
-        );
+        let zip = folder.file("not.zip", plain);
+        let error = Content::read(&zip).unwrap_err().to_string();
+        let expected = format!("cannot decompress {}: ", zip.display());
+        assert!(error.starts_with(&expected), "{error}");
     }
 
     #[test]
@@ -323,21 +301,13 @@ mod tests {
     #[test]
     fn path_traversal_is_rejected() {
         let folder = Folder::new();
-        for entry in [
-            "../a.txt",
-            "in/../../a.txt",
-            "/etc/a.txt",
-            "..\\a.txt",
-            "C:\\a.txt",
-        ] {
+        for entry in ["../a", "in/../../a", "/etc/a", "..\\a", "C:\\a"] {
             let zip = folder.zip("bad.zip", &[("good.txt", "a"), (entry, "b")]);
-            check_error(
-                &zip,
-                &format!(
-                    "./bad.zip has an entry outside of its folder: \"{entry}\"\n  help: recreate the \
-                     archive with relative paths"
-                ),
+            let message = format!(
+                "./bad.zip has an entry outside of its folder: \"{entry}\"\n  help: recreate the \
+                 archive with relative paths"
             );
+            check_error(&zip, &message);
         }
     }
 
@@ -349,14 +319,9 @@ mod tests {
         assert_eq!(read(&mut &b"1234567"[..]).unwrap(), b"1234567");
         assert_eq!(read(&mut &b"890"[..]).unwrap(), b"890");
         let error = read(&mut std::io::repeat(b'a')).unwrap_err().to_string();
-        assert!(
-            error.starts_with("a.zip decompresses to more than 10 MiB"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn budget_grows_with_the_file() {
+        let expected = "a.zip decompresses to more than 10 MiB";
+        assert!(error.starts_with(expected), "{error}");
+        // It grows with the file.
         assert_eq!(Budget::new(0).max, MIN_BUDGET);
         assert_eq!(Budget::new(1 << 30).max, 100 << 30);
     }

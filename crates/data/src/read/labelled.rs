@@ -7,7 +7,7 @@ use zoo_spec::{Printable, UnknownName};
 
 use super::content::Content;
 use super::csv::Records;
-use super::{ALLOWED_BAD, Dataset, folders};
+use super::{Dataset, MAX_MALFORMED, folders};
 use crate::{DataError, Labelled};
 
 /// A file or folder of labelled documents.
@@ -15,7 +15,7 @@ use crate::{DataError, Labelled};
 pub struct LabelledText {
     path: PathBuf,
     format: Format,
-    allowed_bad: f64,
+    max_malformed: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ impl LabelledText {
         Self {
             path: path.into(),
             format,
-            allowed_bad: ALLOWED_BAD,
+            max_malformed: MAX_MALFORMED,
         }
     }
 
@@ -47,20 +47,12 @@ impl LabelledText {
     /// A comma-separated table whose header names the columns of label and text. Fields may be
     /// quoted, and then contain delimiters, line ends and doubled quotes. A stray quote that
     /// swallows rows is an error.
-    pub fn csv(
-        path: impl Into<PathBuf>,
-        label: impl Into<String>,
-        text: impl Into<String>,
-    ) -> Self {
+    pub fn csv<S: Into<String>>(path: impl Into<PathBuf>, label: S, text: S) -> Self {
         Self::new(path, Format::Csv([label.into(), text.into()], b','))
     }
 
     /// JSON lines with fields for label and text.
-    pub fn json_lines(
-        path: impl Into<PathBuf>,
-        label: impl Into<String>,
-        text: impl Into<String>,
-    ) -> Self {
+    pub fn json_lines<S: Into<String>>(path: impl Into<PathBuf>, label: S, text: S) -> Self {
         Self::new(path, Format::JsonLines([label.into(), text.into()]))
     }
 
@@ -81,8 +73,8 @@ impl LabelledText {
 
     /// Fraction of lines, or documents, that may be bad. Default: 0.01.
     #[must_use]
-    pub fn with_allowed_bad(mut self, fraction: f64) -> Self {
-        self.allowed_bad = fraction;
+    pub fn with_max_malformed(mut self, fraction: f64) -> Self {
+        self.max_malformed = fraction;
         self
     }
 
@@ -94,16 +86,16 @@ impl LabelledText {
     /// [`DataError::TooManyBad`], [`DataError::Empty`]; otherwise the errors of [`DataError`] for
     /// files, archives and encodings.
     pub fn read(&self) -> Result<Dataset<Labelled>, DataError> {
-        DataError::fraction("allowed_bad", self.allowed_bad)?;
+        DataError::fraction("max_malformed", self.max_malformed)?;
         let dataset = match &self.format {
             Format::Tsv => Dataset::from_lines(&self.path, tsv_line)?,
             Format::JsonLines([label, text]) => {
                 Dataset::from_lines(&self.path, |line| json_line(line, label, text))?
             }
-            Format::Csv([label, text], delimiter) => csv(&self.path, label, text, *delimiter)?,
+            Format::Csv(header, delimiter) => csv(&self.path, header, *delimiter)?,
             Format::Folders => folders::read(&self.path)?,
         };
-        dataset.check(self.allowed_bad)
+        dataset.check(self.max_malformed)
     }
 }
 
@@ -116,9 +108,8 @@ pub(super) fn labelled(label: &str, text: &str) -> Result<Labelled, String> {
 }
 
 fn tsv_line(line: &str) -> Result<Labelled, String> {
-    let (label, text) = line
-        .split_once('\t')
-        .ok_or("no tab between label and text")?;
+    let fields = line.split_once('\t');
+    let (label, text) = fields.ok_or("no tab between label and text")?;
     labelled(label, text)
 }
 
@@ -142,18 +133,12 @@ fn json_line(line: &str, label: &str, text: &str) -> Result<Labelled, String> {
         number @ (Value::Number(_) | Value::Bool(_)) => number.to_string(),
         _ => return Err(format!("\"{label}\" is neither a string nor a number")),
     };
-    let text = field(text)?
-        .as_str()
-        .ok_or_else(|| format!("\"{text}\" is not a string"))?;
+    let not_a_string = || format!("\"{text}\" is not a string");
+    let text = field(text)?.as_str().ok_or_else(not_a_string)?;
     labelled(&label, text)
 }
 
-fn csv(
-    path: &Path,
-    label: &str,
-    text: &str,
-    delimiter: u8,
-) -> Result<Dataset<Labelled>, DataError> {
+fn csv(path: &Path, header: &[String; 2], delimiter: u8) -> Result<Dataset<Labelled>, DataError> {
     let file = Content::read(path)?;
     let mut dataset = Dataset::new(&file.name);
     let mut records = Records::new(&file.name, &file.text, delimiter);
@@ -168,14 +153,12 @@ fn csv(
             DataError::Invalid(format!("{}, line 1: {unknown}", Printable(&file.name)))
         })
     };
-    let [label, text] = [column(label)?, column(text)?];
+    let [label, text] = [column(&header[0])?, column(&header[1])?];
     while let Some(record) = records.next()? {
         let fields = &record.fields;
         // A delimiter at the end of a line adds an empty column.
-        let is_too_long = fields
-            .iter()
-            .skip(names.len())
-            .any(|it| !it.trim().is_empty());
+        let mut surplus = fields.iter().skip(names.len());
+        let is_too_long = surplus.any(|field| !field.trim().is_empty());
         let example = match (record.fault, fields.get(label), fields.get(text)) {
             (Some(fault), ..) => Err(fault.to_owned()),
             (None, Some(label), Some(text)) if !is_too_long => labelled(label, text),
@@ -197,13 +180,6 @@ mod tests {
     use super::*;
     use crate::test_files::Folder;
 
-    /// A file, its examples, and its bad lines with the reason.
-    type Case<'a> = (
-        LabelledText,
-        &'a [(&'a str, &'a str)],
-        &'a [(usize, &'a str)],
-    );
-
     #[test]
     fn valid_lines_are_read_and_bad_lines_are_reported() {
         let folder = Folder::new();
@@ -213,65 +189,56 @@ mod tests {
         };
         let lines = "{\"y\": \"good\", \"x\": \"一 film\"}\n{\"y\": 2, \"x\": \"b\"}\n\
                      {\"x\": \"c\"}\n[1]\n{\"y\": 1, \"x\": 7}\n{\"y\"\n{\"y\": null, \"x\": \"d\"}\n";
-        let cases: [Case<'_>; 5] = [
+        let tsv = "1\tgood\tfilm\n\nno tab\n2\tbad\n3\t\n";
+        for (text, examples, bad) in [
             (
-                LabelledText::tsv(folder.gz("a.txt.gz", b"1\tgood\tfilm\n\nno tab\n2\tbad\n3\t\n")),
-                &[("1", "good\tfilm"), ("2", "bad")],
-                &[
-                    (3, "no tab between label and text"),
-                    (5, "the text is blank"),
+                LabelledText::tsv(folder.gz("a.txt.gz", tsv.as_bytes())),
+                vec!["1: good\tfilm", "2: bad"],
+                vec![
+                    "3: no tab between label and text: \"no tab\"",
+                    "5: the text is blank",
                 ],
             ),
             (
                 LabelledText::json_lines(folder.file("a.jsonl", lines), "y", "x"),
-                &[("good", "一 film"), ("2", "b")],
-                &[
-                    (3, "unknown field \"y\": did you mean x? known: x"),
-                    (4, "not a JSON object"),
-                    (5, "\"x\" is not a string"),
-                    (6, "not JSON (EOF while parsing an object at column 4)"),
-                    (7, "\"y\" is neither a string nor a number"),
+                vec!["good: 一 film", "2: b"],
+                vec![
+                    "3: unknown field \"y\": did you mean x? known: x",
+                    "4: not a JSON object",
+                    "5: \"x\" is not a string",
+                    "6: not JSON (EOF while parsing an object at column 4)",
+                    "7: \"y\" is neither a string nor a number",
                 ],
             ),
             (
                 csv("id,x,y\n1,\"good,\nreally\",5\n2,alone\n3,\"he error \"\"no\"\"\",1\n"),
-                &[("5", "good,\nreally"), ("1", "he error \"no\"")],
-                &[(4, "2 columns instead of 3")],
+                vec!["5: good,\nreally", "1: he error \"no\""],
+                vec!["4: 2 columns instead of 3: \"2,alone\""],
             ),
             // Rows that are too long, except for an empty column.
             (
                 csv("y,x\n1,good, really\n2,bad,\n3,fine, ,\n"),
-                &[("2", "bad"), ("3", "fine")],
-                &[(2, "3 columns instead of 2")],
+                vec!["2: bad", "3: fine"],
+                vec!["2: 3 columns instead of 2"],
             ),
             (
                 csv("y;x\nx;one, two\n").with_delimiter(b';'),
-                &[("x", "one, two")],
-                &[],
+                vec!["x: one, two"],
+                vec![],
             ),
-        ];
-        for (text, examples, bad) in cases {
-            let read = text.with_allowed_bad(0.9).read().unwrap();
-            let documents = read.examples.iter().map(|it| (&*it.label, &*it.text));
+        ] {
+            let is_rejected = matches!(text.read(), Err(DataError::TooManyBad(_)));
+            assert_eq!(is_rejected, !bad.is_empty());
+            let read = text.with_max_malformed(0.9).read().unwrap();
+            let documents = read.examples.iter();
+            let documents = documents.map(|it| format!("{}: {}", it.label, it.text));
             assert_eq!(documents.collect::<Vec<_>>(), examples);
-            assert_eq!(read.report.first_bad.len(), bad.len());
-            for (shown, (line, reason)) in read.report.first_bad.iter().zip(bad) {
-                assert!(
-                    shown.contains(&format!(", line {line}: {reason}")),
-                    "{shown}"
-                );
+            let first_bad = read.report.first_bad;
+            assert_eq!([read.report.bad, first_bad.len()], [bad.len(); 2]);
+            for (shown, expected) in first_bad.iter().zip(bad) {
+                assert!(shown.contains(&format!(", line {expected}")), "{shown}");
             }
         }
-    }
-
-    #[test]
-    fn blank_lines_are_counted_and_too_many_bad_lines_are_an_error() {
-        let folder = Folder::new();
-        let text = LabelledText::tsv(folder.file("a.tsv", "1\ta\n\nno tab\n"));
-        assert!(matches!(text.read(), Err(DataError::TooManyBad { .. })));
-        let report = text.with_allowed_bad(0.5).read().unwrap().report;
-        assert_eq!((report.num_examples, report.blank, report.bad), (1, 1, 1));
-        assert!(report.first_bad[0].ends_with(": \"no tab\""), "{report}");
     }
 
     #[test]

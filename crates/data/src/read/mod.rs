@@ -17,7 +17,7 @@ use crate::DataError;
 
 /// Default fraction of lines that may be bad: a few typos in a large file are fine, a wrong column
 /// is not.
-const ALLOWED_BAD: f64 = 0.01;
+const MAX_MALFORMED: f64 = 0.01;
 
 /// Reads a whole file as running text with `\n` line ends. Decompression is limited to 64 MiB or a
 /// hundred times the size of the file, whichever is larger.

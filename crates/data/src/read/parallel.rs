@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use zoo_spec::Printable;
 
 use super::content::Content;
-use super::{ALLOWED_BAD, Dataset};
+use super::{Dataset, MAX_MALFORMED};
 use crate::{DataError, Pair};
 
 /// Files of texts and their translations.
@@ -13,7 +13,7 @@ use crate::{DataError, Pair};
 pub struct ParallelText {
     source: PathBuf,
     target: Target,
-    allowed_bad: f64,
+    max_malformed: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ impl ParallelText {
         Self {
             source: source.into(),
             target,
-            allowed_bad: ALLOWED_BAD,
+            max_malformed: MAX_MALFORMED,
         }
     }
 
@@ -50,8 +50,8 @@ impl ParallelText {
 
     /// Fraction of lines that may be bad. Default: 0.01.
     #[must_use]
-    pub fn with_allowed_bad(mut self, fraction: f64) -> Self {
-        self.allowed_bad = fraction;
+    pub fn with_max_malformed(mut self, fraction: f64) -> Self {
+        self.max_malformed = fraction;
         self
     }
 
@@ -63,14 +63,14 @@ impl ParallelText {
     /// [`DataError::TooManyBad`], [`DataError::Empty`]; otherwise the errors of [`DataError`] for
     /// files, archives and encodings.
     pub fn read(&self) -> Result<Dataset<Pair>, DataError> {
-        DataError::fraction("allowed_bad", self.allowed_bad)?;
+        DataError::fraction("max_malformed", self.max_malformed)?;
         let dataset = match &self.target {
             Target::File(target) => read_files(&self.source, target)?,
             Target::Columns(columns) => {
                 Dataset::from_lines(&self.source, |line| parse_columns(line, *columns))?
             }
         };
-        dataset.check(self.allowed_bad)
+        dataset.check(self.max_malformed)
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use crate::test_files::Folder;
 
     fn read(text: &ParallelText) -> Dataset<Pair> {
-        text.clone().with_allowed_bad(0.9).read().unwrap()
+        text.clone().with_max_malformed(0.9).read().unwrap()
     }
 
     #[test]
@@ -164,34 +164,29 @@ mod tests {
     #[test]
     fn columns_are_the_only_two_or_selected() {
         let folder = Folder::new();
-        let path = folder.file("a.tsv", "1\t好\tgood\n2\t坏\n3\t大\tbig\n");
-        let named = [Pair::new("good", "好"), Pair::new("big", "大")];
-        for (text, examples, line, reason) in [
-            (
-                ParallelText::tsv_columns(&path, 2, 1),
-                &named[..],
-                2,
-                "2 columns instead of 3",
-            ),
+        let path = folder.file("a.tsv", "1\t好\tgood\n\n2\t坏\n3\t大\tbig\n");
+        let selected = ParallelText::tsv_columns(&path, 2, 1);
+        let named = vec![Pair::new("good", "好"), Pair::new("big", "大")];
+        let two = vec![Pair::new("2", "坏")];
+        for (text, examples, bad) in [
+            (selected, named, "line 3: 2 columns instead of 3"),
             (
                 ParallelText::tsv(&path),
-                &[Pair::new("2", "坏")],
-                1,
-                "3 columns instead of 2",
+                two,
+                "line 1: 3 columns instead of 2",
             ),
         ] {
             let read = read(&text);
             assert_eq!(read.examples, examples);
-            let bad = &read.report.first_bad[0];
-            assert!(bad.contains(&format!(", line {line}: {reason}")), "{bad}");
+            let report = read.report;
+            assert!(report.first_bad[0].contains(bad), "{report}");
+            assert_eq!(report.blank, 1);
         }
         // No overflow.
         let read = ParallelText::tsv_columns(&path, 0, usize::MAX).read();
         assert!(matches!(read, Err(DataError::TooManyBad { .. })));
-        let error = ParallelText::tsv("a").with_allowed_bad(1.0).read();
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "allowed_bad must be at least 0 and below 1, got 1"
-        );
+        let error = ParallelText::tsv("a").with_max_malformed(1.0).read();
+        let expected = "max_malformed must be at least 0 and below 1, got 1";
+        assert_eq!(error.unwrap_err().to_string(), expected);
     }
 }

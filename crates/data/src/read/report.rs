@@ -104,16 +104,16 @@ impl<T> Dataset<T> {
         };
         report.bad += 1;
         if report.first_bad.len() < MAX_LISTED {
+            let (name, reason) = (Printable(name), Printable(&reason));
+            let mut shown = format!("{name}, line {line}: {reason}");
             let mut excerpt: String = text.chars().take(EXCERPT_LEN).collect();
             if excerpt.len() < text.len() {
                 excerpt.push('…');
             }
-            let (name, reason) = (Printable(name), Printable(&reason));
-            report.first_bad.push(if excerpt.is_empty() {
-                format!("{name}, line {line}: {reason}")
-            } else {
-                format!("{name}, line {line}: {reason}: {excerpt:?}")
-            });
+            if !excerpt.is_empty() {
+                shown += &format!(": {excerpt:?}");
+            }
+            report.first_bad.push(shown);
         }
     }
 
@@ -125,7 +125,7 @@ impl<T> Dataset<T> {
             let allowed = allowed * 100.0;
             return Err(DataError::TooManyBad(format!(
                 "more than {allowed:.1}% of the lines are bad\n{report}\n  help: fix the file or its \
-                 format, or increase allowed_bad"
+                 format, or increase max_malformed"
             )));
         }
         if report.num_examples == 0 {
@@ -145,11 +145,7 @@ mod tests {
     fn dataset(good: usize, bad: usize, text: &str) -> Dataset<()> {
         let mut dataset = Dataset::new("data.tsv");
         for line in 1..=good + bad {
-            let example = if line <= bad {
-                Err("no tab".to_owned())
-            } else {
-                Ok(())
-            };
+            let example = (line > bad).then_some(()).ok_or("no tab".to_owned());
             dataset.add("data.tsv", line, example, text);
         }
         dataset
@@ -179,7 +175,7 @@ mod tests {
                 "more than 0.9% of the lines are bad\n\
                  data.tsv: 99 examples, 1 bad lines\n  \
                  data.tsv, line 1: no tab: \"x\"\n  \
-                 help: fix the file or its format, or increase allowed_bad",
+                 help: fix the file or its format, or increase max_malformed",
             ),
             (dataset(0, 0, ""), 0.5, "data.tsv has no examples"),
             (two, 0.0, "the data of a.en and a.de has no examples"),

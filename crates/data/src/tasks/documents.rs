@@ -70,27 +70,22 @@ impl Generate for Documents {
         DataError::at_least("classes", 2, self.classes)?;
         DataError::at_most("classes", CLASSES.len(), self.classes)?;
         DataError::at_least("key_sentences", 1, self.key_sentences)?;
-        let needed = self.key_sentences + self.decoys;
+        let needed = self.key_sentences + self.distractors;
         DataError::at_least("min_sentences", needed, self.min_sentences)?;
         DataError::at_least("max_sentences", self.min_sentences, self.max_sentences)?;
         DataError::at_least("min_words", 2, self.min_words)?;
         DataError::at_least("max_words", self.min_words, self.max_words)?;
         let counts = [self.train_size, self.valid_size, self.test_size];
         let sample = |rng: &mut SplitMix64| Some(document(self, rng));
-        generate_splits(
-            "documents",
-            counts,
-            seed,
-            sample,
-            [|it| it.to_labelled().text; 2],
-        )
+        let text = |it: &MarkedDocument| it.to_labelled().text;
+        generate_splits("documents", counts, seed, sample, [text; 2])
     }
 }
 
 fn document(task: &Documents, rng: &mut SplitMix64) -> MarkedDocument {
     let class = rng.below(task.classes);
     let count = rng.within(task.min_sentences, task.max_sentences);
-    // Roles of sentences: the first are key sentences, the next decoys.
+    // Roles of sentences: the first are key sentences, the next distractors.
     let mut roles: Vec<usize> = (0..count).collect();
     rng.shuffle(&mut roles);
     let mut sentences = vec![];
@@ -107,7 +102,7 @@ fn document(task: &Documents, rng: &mut SplitMix64) -> MarkedDocument {
             let mut pair = [positions[0], positions[1]];
             pair.sort_unstable();
             keys.extend(pair.map(|word| (sentence, word)));
-        } else if role < task.key_sentences + task.decoys {
+        } else if role < task.key_sentences + task.distractors {
             let other = (class + 1 + rng.below(task.classes - 1)) % task.classes;
             words[positions[0]] = (*rng.choose(&CLASSES[other].1)).to_owned();
         }
@@ -122,6 +117,8 @@ fn document(task: &Documents, rng: &mut SplitMix64) -> MarkedDocument {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     /// Class words in sentences with the cue, and in sentences without.
@@ -130,9 +127,8 @@ mod tests {
         for sentence in &document.sentences {
             let has_cue = sentence.iter().any(|word| word == CUE);
             for word in sentence {
-                let class = CLASSES
-                    .iter()
-                    .find(|(_, words)| words.contains(&word.as_str()));
+                let mut classes = CLASSES.iter();
+                let class = classes.find(|(_, words)| words.contains(&word.as_str()));
                 found[usize::from(!has_cue)].extend(class.map(|(name, _)| *name));
             }
         }
@@ -159,18 +155,16 @@ mod tests {
             let text = document.to_labelled().text;
             let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
             assert_eq!(lines.collect::<Vec<_>>(), document.sentences);
-            let [keys, decoys] = class_words(document);
+            let [keys, distractors] = class_words(document);
             assert_eq!(keys, [document.label.as_str(); 3]);
-            assert_eq!(decoys.len(), 2);
-            assert!(!decoys.contains(&document.label.as_str()));
+            assert_eq!(distractors.len(), 2);
+            assert!(!distractors.contains(&document.label.as_str()));
             assert!(document.keys.is_sorted());
             assert_eq!(document.key_sentences().len(), 3);
             for pair in document.keys.chunks(2) {
                 assert_eq!(pair[0].0, pair[1].0);
-                let words = pair
-                    .iter()
-                    .map(|(sentence, word)| &document.sentences[*sentence][*word]);
-                assert_eq!(words.filter(|word| *word == CUE).count(), 1);
+                let is_cue = |key: &&(usize, usize)| document.sentences[key.0][key.1] == CUE;
+                assert_eq!(pair.iter().filter(is_cue).count(), 1);
             }
         }
     }
@@ -180,9 +174,7 @@ mod tests {
         let mut all: Vec<&str> = CLASSES.iter().flat_map(|(_, words)| *words).collect();
         all.extend(FILLERS.iter());
         all.push(CUE);
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), count);
+        let distinct: HashSet<&str> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len());
     }
 }

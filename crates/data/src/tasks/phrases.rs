@@ -32,10 +32,10 @@ impl Generate for Phrases {
     type Example = Pair;
 
     fn generate(&self, seed: u64) -> Result<Splits<Vec<Pair>>, DataError> {
-        DataError::fraction("valid_share", self.valid_share)?;
+        DataError::fraction("valid_fraction", self.valid_fraction)?;
         let pairs = phrases(self.direction);
-        if self.valid_share > 0.0 {
-            return Splitter::new(self.valid_share, seed).examples(pairs);
+        if self.valid_fraction > 0.0 {
+            return Splitter::new(self.valid_fraction, seed).examples(pairs);
         }
         Ok(Splits {
             valid: pairs.clone(),
@@ -59,11 +59,10 @@ mod tests {
         assert_eq!(reversed[0], Pair::new("long time no see", "好久不见"));
         assert!(pairs.len() >= 120);
         assert_eq!(pairs.len(), PHRASES.lines().count());
-        let chinese: HashSet<&str> = pairs.iter().map(|pair| pair.source.as_str()).collect();
-        let english: HashSet<&str> = pairs.iter().map(|pair| pair.target.as_str()).collect();
-        assert_eq!(chinese.len(), pairs.len());
-        assert_eq!(english.len(), pairs.len());
+        let mut seen = HashSet::new();
         for pair in &pairs {
+            assert!(seen.insert(&pair.source), "{pair:?}");
+            assert!(seen.insert(&pair.target), "{pair:?}");
             let han = |c: char| ('\u{4e00}'..='\u{9fff}').contains(&c);
             assert!(pair.source.chars().all(han), "{pair:?}");
             let latin = |c: char| c.is_ascii_lowercase() || c == ' ' || c == '\'';
@@ -74,8 +73,8 @@ mod tests {
 
     #[test]
     fn validation_uses_the_training_phrases_unless_some_are_held_out() {
-        let held_out = |valid_share| Phrases {
-            valid_share,
+        let held_out = |valid_fraction| Phrases {
+            valid_fraction,
             ..Phrases::default()
         };
         let splits = held_out(0.0).generate(1).unwrap();
@@ -84,10 +83,8 @@ mod tests {
         let splits = held_out(0.1).generate(1).unwrap();
         assert!(!splits.valid.iter().any(|pair| splits.train.contains(pair)));
         assert_eq!(splits.train.len() + splits.valid.len(), all);
-        let error = held_out(1.5).generate(1).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "valid_share must be at least 0 and below 1, got 1.5"
-        );
+        let error = held_out(1.5).generate(1).unwrap_err().to_string();
+        let expected = "valid_fraction must be at least 0 and below 1, got 1.5";
+        assert_eq!(error, expected);
     }
 }

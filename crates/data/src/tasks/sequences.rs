@@ -26,12 +26,7 @@ pub enum SequenceTask {
 }
 
 impl SequenceTask {
-    /// Generates all splits.
-    ///
-    /// # Errors
-    ///
-    /// [`DataError::Range`] if a size is invalid, [`DataError::Invalid`] if there are fewer
-    /// distinct examples than requested.
+    /// Generates all splits, with the errors of [`Generate::generate`](super::Generate::generate).
     pub fn generate(self, sizes: &Sequences, seed: u64) -> Result<Splits<Vec<Pair>>, DataError> {
         DataError::at_least("symbols", 2, sizes.symbols)?;
         DataError::at_least("min_length", 1, sizes.min_length)?;
@@ -41,32 +36,19 @@ impl SequenceTask {
             let length = rng.within(sizes.min_length, sizes.max_length);
             let mut symbols: Vec<usize> = (0..length).map(|_| rng.below(sizes.symbols)).collect();
             let source = format_symbols(&symbols, sizes.symbols);
-            self.apply(&mut symbols);
+            match self {
+                Self::Copy => {}
+                Self::Reverse => symbols.reverse(),
+                Self::Sort => symbols.sort_unstable(),
+            }
             Some(Pair::new(source, format_symbols(&symbols, sizes.symbols)))
         };
-        generate_splits(
-            self.name(),
-            counts,
-            seed,
-            sample,
-            [|it| it.source.clone(); 2],
-        )
-    }
-
-    fn name(self) -> &'static str {
-        match self {
+        let name = match self {
             Self::Copy => "copy",
             Self::Reverse => "reverse",
             Self::Sort => "sort",
-        }
-    }
-
-    fn apply(self, symbols: &mut [usize]) {
-        match self {
-            Self::Copy => {}
-            Self::Reverse => symbols.reverse(),
-            Self::Sort => symbols.sort_unstable(),
-        }
+        };
+        generate_splits(name, counts, seed, sample, [|it| it.source.clone(); 2])
     }
 }
 
@@ -87,23 +69,22 @@ mod tests {
 
     #[test]
     fn targets_are_copied_reversed_or_sorted() {
+        let tasks = [
+            SequenceTask::Copy,
+            SequenceTask::Reverse,
+            SequenceTask::Sort,
+        ];
+        let functions: [fn(&mut [u32]); 3] = [|_| (), |it| it.reverse(), |it| it.sort_unstable()];
         for symbols in [3, 26, 40] {
-            for (task, expected) in [
-                (
-                    SequenceTask::Copy,
-                    (|_: &mut Vec<u32>| ()) as fn(&mut Vec<u32>),
-                ),
-                (SequenceTask::Reverse, |it| it.reverse()),
-                (SequenceTask::Sort, |it| it.sort_unstable()),
-            ] {
-                let sequences = Sequences {
-                    symbols,
-                    min_length: 3,
-                    max_length: 7,
-                    train_size: 300,
-                    valid_size: 20,
-                    test_size: 0,
-                };
+            let sequences = Sequences {
+                symbols,
+                min_length: 3,
+                max_length: 7,
+                train_size: 300,
+                valid_size: 20,
+                test_size: 0,
+            };
+            for (task, expected) in tasks.into_iter().zip(functions) {
                 let splits = task.generate(&sequences, 5).unwrap();
                 for pair in splits.train.iter().chain(&splits.valid) {
                     let mut source = parse(&pair.source, symbols);
@@ -117,9 +98,9 @@ mod tests {
     }
 
     fn parse(text: &str, symbols: usize) -> Vec<u32> {
-        let symbol = |word: &str| match symbols <= 26 {
-            true => u32::from(word.parse::<char>().unwrap()) - u32::from('a'),
-            false => word.parse().unwrap(),
+        let symbol = |word: &str| match symbols {
+            0..=26 => u32::from(word.parse::<char>().unwrap()) - u32::from('a'),
+            _ => word.parse().unwrap(),
         };
         text.split(' ').map(symbol).collect()
     }

@@ -25,16 +25,18 @@ macro_rules! few {
     };
 }
 
+/// The copy task, for tests of all tasks.
+impl Generate for Sequences {
+    type Example = Pair;
+
+    fn generate(&self, seed: u64) -> Result<Splits<Vec<Pair>>, DataError> {
+        SequenceTask::Copy.generate(self, seed)
+    }
+}
+
 #[test]
 fn examples_of_a_fixed_seed() {
-    let sequences = few!(
-        Sequences,
-        3,
-        1,
-        symbols = 26,
-        min_length = 2,
-        max_length = 4
-    );
+    let sequences = few! { Sequences, 3, 1, symbols = 26, min_length = 2, max_length = 4 };
     assert_eq!(
         lines(&SequenceTask::Reverse.generate(&sequences, 1).unwrap()),
         [
@@ -61,14 +63,7 @@ fn examples_of_a_fixed_seed() {
             "Wednesday, January 6, 2049 -> 2049-01-06",
         ]
     );
-    let listops = few!(
-        ListOps,
-        3,
-        0,
-        max_depth = 2,
-        min_length = 6,
-        max_length = 12
-    );
+    let listops = few! { ListOps, 3, 0, max_depth = 2, min_length = 6, max_length = 12 };
     assert_eq!(
         listops.generate(1).unwrap().train,
         [
@@ -77,14 +72,7 @@ fn examples_of_a_fixed_seed() {
             Labelled::new("7", "[MAX 1 7 4 3 ]"),
         ]
     );
-    let documents = few!(
-        Documents,
-        1,
-        0,
-        max_sentences = 5,
-        min_words = 3,
-        max_words = 4
-    );
+    let documents = few! { Documents, 1, 0, max_sentences = 5, min_words = 3, max_words = 4 };
     let first = &documents.generate(1).unwrap().train[0];
     let text = "again this recipe\n\
                 choir walk frankly there\n\
@@ -127,25 +115,9 @@ fn invalid_sizes_are_rejected() {
             "max_sentences must be at least 6, got 5";
         Documents(min_words = 1) => "min_words must be at least 2, got 1";
         Documents(min_words = 3, max_words = 2) => "max_words must be at least 3, got 2";
-    }
-    for (symbols, min_length, max_length, reason) in [
-        (1, 1, 10, "symbols must be at least 2, got 1"),
-        (26, 0, 3, "min_length must be at least 1, got 0"),
-        (26, 4, 3, "max_length must be at least 4, got 3"),
-        (2, 1, 2, "only about 6 distinct examples"),
-    ] {
-        let sizes = few!(
-            Sequences,
-            9,
-            0,
-            symbols = symbols,
-            min_length = min_length,
-            max_length = max_length
-        );
-        let error = SequenceTask::Copy
-            .generate(&sizes, 0)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(reason), "{error}");
+        Sequences(symbols = 1) => "symbols must be at least 2, got 1";
+        Sequences(min_length = 0) => "min_length must be at least 1, got 0";
+        Sequences(min_length = 4, max_length = 3) => "max_length must be at least 4, got 3";
+        Sequences(symbols = 2, min_length = 1, max_length = 2) => "only about 6 distinct examples";
     }
 }

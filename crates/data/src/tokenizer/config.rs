@@ -1,6 +1,6 @@
 //! Tokenizer configuration.
 
-use zoo_config::WordRule;
+use zoo_config::PreTokenization;
 
 use super::SPECIAL_TOKENS;
 use crate::DataError;
@@ -29,7 +29,7 @@ pub struct TokenizerConfig {
     pub(super) size: Option<usize>,
     pub(super) min_frequency: u64,
     pub(super) lowercase: bool,
-    pub(super) words: WordRule,
+    pub(super) words: PreTokenization,
     pub(super) byte_fallback: bool,
 }
 
@@ -40,7 +40,7 @@ impl TokenizerConfig {
             size,
             min_frequency: 1,
             lowercase: false,
-            words: WordRule::Marks,
+            words: PreTokenization::Punctuation,
             byte_fallback: kind == TokenizerKind::Bpe,
         }
     }
@@ -84,7 +84,7 @@ impl TokenizerConfig {
 
     /// Where words are split. Default: at spaces and punctuation.
     #[must_use]
-    pub fn with_words(mut self, rule: WordRule) -> Self {
+    pub fn with_pre_tokenization(mut self, rule: PreTokenization) -> Self {
         self.words = rule;
         self
     }

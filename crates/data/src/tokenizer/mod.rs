@@ -9,6 +9,7 @@ mod config;
 mod pair;
 mod train;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -86,25 +87,24 @@ impl Tokenizer {
         for (id, expected) in (0..).zip(SPECIAL_TOKENS) {
             let got = inner.id_to_token(id);
             if got.as_deref() != Some(expected) {
-                let got = got.as_deref().unwrap_or("missing");
-                let reason = format!(
-                    "token {id} must be {expected}, got {}\n  help: train a tokenizer, or change the ids",
-                    Printable(got)
-                );
+                let got = Printable(got.as_deref().unwrap_or("missing"));
+                let help = "help: train a tokenizer, or change the ids";
+                let reason = format!("token {id} must be {expected}, got {got}\n  {help}");
                 return Err(invalid(&name, reason));
             }
         }
-        let size = inner.get_vocab_size(true);
+        let vocab_size = inner.get_vocab_size(true);
         let ids = inner.get_vocab(true);
-        if let Some((token, id)) = ids.iter().find(|(_, id)| **id as usize >= size) {
-            let reason = format!(
-                "the id {id} of \"{token}\" is out of range for {size} tokens: ids must be contiguous"
-            );
-            return Err(invalid(&name, reason));
-        }
-        let mut tokens: Vec<Option<&str>> = vec![None; size];
+        let mut tokens: Vec<Option<&str>> = vec![None; vocab_size];
         for (token, id) in &ids {
-            if let Some(other) = tokens[*id as usize].replace(token) {
+            let Some(slot) = tokens.get_mut(*id as usize) else {
+                let reason = format!(
+                    "the id {id} of \"{token}\" is out of range for {vocab_size} tokens: ids must be \
+                     contiguous"
+                );
+                return Err(invalid(&name, reason));
+            };
+            if let Some(other) = slot.replace(token) {
                 let reason = format!("\"{other}\" and \"{token}\" both have the id {id}");
                 return Err(invalid(&name, reason));
             }
@@ -112,18 +112,17 @@ impl Tokenizer {
         if let ModelWrapper::BPE(model) = inner.get_model()
             && model.dropout.is_some()
         {
-            let reason =
-                "BPE dropout makes encoding random\n  help: set dropout to null in the file";
+            let help = "help: set dropout to null in the file";
+            let reason = format!("BPE dropout makes encoding random\n  {help}");
             return Err(invalid(&name, reason));
         }
         // Truncation and padding are done by the batches.
         inner.with_padding(None);
-        if let Err(error) = inner.with_truncation(None) {
-            return Err(invalid(&name, error));
-        }
+        let without_truncation = inner.with_truncation(None);
+        without_truncation.map_err(|error| invalid(&name, error))?;
         Ok(Self {
             name,
-            vocab_size: size,
+            vocab_size,
             inner: Box::new(inner),
         })
     }
@@ -141,7 +140,9 @@ impl Tokenizer {
     /// Encodes a text, without BOS and EOS.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let encoding = guarded(&self.name, || self.inner.encode_fast(text, false))?;
-        Ok(without_control(encoding.get_ids()))
+        // Text that contains "</s>" must not end the sequence.
+        let replaced = |id: &u32| if is_control(*id) { UNK } else { *id };
+        Ok(encoding.get_ids().iter().map(replaced).collect())
     }
 
     /// Encodes texts in parallel.
@@ -172,6 +173,33 @@ impl Tokenizer {
         })
     }
 
+    /// The parts of a text that are encoded as `<unk>`, each once, in the order of the text.
+    pub fn unknown(&self, text: &str) -> Result<Vec<String>, DataError> {
+        let encoding = guarded(&self.name, || self.inner.encode(text, false))?;
+        let offsets = encoding.get_offsets();
+        let next = offsets.iter().skip(1).map(|(start, _)| *start);
+        let offsets = offsets.iter().zip(next.chain([text.len()]));
+        let tokens = encoding.get_ids().iter().zip(offsets);
+        let unknown = tokens.filter(|(id, _)| **id == UNK || is_control(**id));
+        let parts = unknown.filter_map(|(_, ((start, end), next))| {
+            // The crate's offsets leave out a combining character at the end.
+            let gap = text.get(*end..next).unwrap_or_default();
+            let rest = gap.find(char::is_whitespace).unwrap_or(gap.len());
+            text.get(*start..*end + rest)
+        });
+        let mut seen = HashSet::new();
+        let parts = parts.filter(|part| seen.insert(*part));
+        Ok(parts.map(str::to_owned).collect())
+    }
+
+    /// What unknown parts of a text are: `word` or `character`.
+    pub fn unknown_unit(&self) -> &'static str {
+        match self.inner.get_model() {
+            ModelWrapper::WordLevel(_) | ModelWrapper::WordPiece(_) => "word",
+            ModelWrapper::BPE(_) | ModelWrapper::Unigram(_) => "character",
+        }
+    }
+
     /// Decodes ids. PAD, BOS and EOS are skipped, and unknown tokens are written `<unk>`.
     ///
     /// # Errors
@@ -198,22 +226,12 @@ impl Tokenizer {
     }
 }
 
-/// Replaces control tokens by UNK: text that contains "</s>" must not end the sequence.
-fn without_control(ids: &[u32]) -> Vec<u32> {
-    let replaced = |id: &u32| if is_control(*id) { UNK } else { *id };
-    ids.iter().map(replaced).collect()
-}
-
 /// Calls the crate and converts its errors and panics.
 fn guarded<T>(name: &str, call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, DataError> {
     // After a panic, the tokenizer has at most a partially filled cache.
-    match catch_panic(call) {
-        Ok(result) => result.map_err(|error| invalid(name, error)),
-        Err(message) => {
-            let reason = format!("the crate tokenizers cannot use it: {message}");
-            Err(invalid(name, reason))
-        }
-    }
+    let panicked = |message| format!("the crate tokenizers cannot use it: {message}");
+    let outcome = catch_panic(call).map_err(|message| invalid(name, panicked(message)))?;
+    outcome.map_err(|error| invalid(name, error))
 }
 
 fn invalid(name: &str, reason: impl ToString) -> DataError {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::tasks::{Direction, phrases};
 use crate::test_files::Folder;
-use crate::{Pair, WordRule};
+use crate::{Pair, PreTokenization};
 
 const TEXTS: [&str; 4] = [
     "long time no see",
@@ -11,14 +11,12 @@ const TEXTS: [&str; 4] = [
 ];
 
 fn configs() -> Vec<TokenizerConfig> {
-    let mut configs = vec![
-        TokenizerConfig::chars(),
-        TokenizerConfig::chars().with_byte_fallback(true),
-    ];
-    for words in [WordRule::Spaces, WordRule::Marks] {
+    let chars = TokenizerConfig::chars();
+    let mut configs = vec![chars.clone(), chars.with_byte_fallback(true)];
+    for words in [PreTokenization::Whitespace, PreTokenization::Punctuation] {
         let small = TokenizerConfig::bpe(60).with_byte_fallback(false);
-        configs.push(TokenizerConfig::bpe(320).with_words(words));
-        configs.push(small.with_words(words));
+        configs.push(TokenizerConfig::bpe(320).with_pre_tokenization(words));
+        configs.push(small.with_pre_tokenization(words));
     }
     configs
 }
@@ -57,12 +55,10 @@ fn decoding_restores_the_text() {
     }
     // Unknown characters are encoded as bytes.
     let chars = TokenizerConfig::chars();
-    for config in [
-        TokenizerConfig::bpe(300),
-        chars.clone().with_byte_fallback(true),
-    ] {
-        for text in ["Zürich, 10€", "再见 👋🏽", "Привет…", "ﬁ", "<0x41> <pad>"]
-        {
+    let unseen = ["Zürich, 10€", "再见 👋🏽", "Привет…", "ﬁ", "<0x41> <pad>"];
+    let bytes = chars.clone().with_byte_fallback(true);
+    for config in [TokenizerConfig::bpe(300), bytes] {
+        for text in unseen {
             assert_eq!(round_trip(&config, text).1, text, "{config:?}");
         }
     }
@@ -72,6 +68,34 @@ fn decoding_restores_the_text() {
     assert_eq!(decoded, "no <unk>!");
     let (_, decoded) = round_trip(&TokenizerConfig::words(), "no money 不见");
     assert_eq!(decoded, "no <unk> 不 见");
+}
+
+#[test]
+fn unknown_parts_are_as_written() {
+    let [words, chars] = [TokenizerConfig::words(), TokenizerConfig::chars()];
+    let bpe = TokenizerConfig::bpe(60).with_byte_fallback(false);
+    for (config, unit, text, expected) in [
+        (
+            words.clone(),
+            "word",
+            "Zug, no flerb Zug!",
+            &["Zug", "flerb"][..],
+        ),
+        (
+            words.clone().with_lowercase(true),
+            "word",
+            "NO Zug",
+            &["Zug"],
+        ),
+        (words, "word", "see cafe\u{301}", &["cafe\u{301}"]),
+        (chars.clone(), "character", "no 钱 see 钱", &["钱"]),
+        (chars.with_byte_fallback(true), "character", "no 钱", &[]),
+        (bpe, "character", "钱 no 钱s", &["钱"]),
+    ] {
+        let tokenizer = config.train(TEXTS).unwrap();
+        assert_eq!(tokenizer.unknown(text).unwrap(), expected, "{config:?}");
+        assert_eq!(tokenizer.unknown_unit(), unit, "{config:?}");
+    }
 }
 
 #[test]
@@ -95,24 +119,22 @@ fn words_are_split_by_the_rule() {
         tokens.collect::<Vec<_>>().join("|")
     };
     let text = "Don't go, go! 好久";
+    let tokenized = "a man 's , \"hat\"";
     let words = TokenizerConfig::words();
+    let lowercase = words.clone().with_lowercase(true);
     let bpe = TokenizerConfig::bpe(400);
-    let by_spaces = |config: &TokenizerConfig| config.clone().with_words(WordRule::Spaces);
+    let by_spaces = |config: &TokenizerConfig| {
+        config
+            .clone()
+            .with_pre_tokenization(PreTokenization::Whitespace)
+    };
     for (config, text, expected) in [
         (&words, text, "Don|'|t|go|,|go|!|好|久"),
         (&by_spaces(&words), text, "Don't|go,|go!|好久"),
-        (
-            &words.clone().with_lowercase(true),
-            text,
-            "don|'|t|go|,|go|!|好|久",
-        ),
+        (&lowercase, text, "don|'|t|go|,|go|!|好|久"),
         // With a large vocabulary, tokens grow to the boundaries of merges.
         (&bpe, text, "▁Don't|▁go|,|▁go|!|▁好久"),
-        (
-            &by_spaces(&bpe),
-            "a man 's , \"hat\"",
-            "▁a|▁man|▁'s|▁,|▁\"hat\"",
-        ),
+        (&by_spaces(&bpe), tokenized, "▁a|▁man|▁'s|▁,|▁\"hat\""),
     ] {
         assert_eq!(tokens(config, text), expected);
     }
@@ -120,7 +142,7 @@ fn words_are_split_by_the_rule() {
 
 #[test]
 fn vocabulary_is_sorted_by_frequency() {
-    let config = TokenizerConfig::words().with_words(WordRule::Spaces);
+    let config = TokenizerConfig::words().with_pre_tokenization(PreTokenization::Whitespace);
     let text = "b a c a b d b";
     let vocabulary = |config: &TokenizerConfig| {
         let tokenizer = config.train([text]).unwrap();
@@ -140,18 +162,15 @@ fn vocabulary_is_sorted_by_frequency() {
 fn vocabulary_size_is_respected_with_more_characters() {
     let pairs = phrases(Direction::ChineseToEnglish);
     let texts = || pairs.iter().map(|pair| pair.source.as_str());
-    for config in [
-        TokenizerConfig::bpe(50).with_byte_fallback(false),
-        TokenizerConfig::bpe(300),
-        TokenizerConfig::bpe(700),
-    ] {
+    for size in [50, 300, 700] {
+        let has_bytes = size > 256;
+        let config = TokenizerConfig::bpe(size).with_byte_fallback(has_bytes);
         let tokenizer = config.train(texts()).unwrap();
-        assert_eq!(Some(tokenizer.vocab_size()), config.size);
-    }
-    let tokenizer = TokenizerConfig::bpe(300).train(texts()).unwrap();
-    for text in texts() {
-        let ids = tokenizer.encode(text).unwrap();
-        assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+        assert_eq!(tokenizer.vocab_size(), size);
+        for text in texts().filter(|_| has_bytes) {
+            let ids = tokenizer.encode(text).unwrap();
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+        }
     }
 }
 
@@ -172,7 +191,7 @@ fn training_is_deterministic() {
 fn text_is_never_encoded_as_special_tokens() {
     let text = "a </s> b <pad> <s> <unk> </s> </s>";
     let mut all = configs();
-    all.push(TokenizerConfig::words().with_words(WordRule::Spaces));
+    all.push(TokenizerConfig::words().with_pre_tokenization(PreTokenization::Whitespace));
     for config in all {
         let tokenizer = config.train([text]).unwrap();
         let ids = tokenizer.encode(text).unwrap();
@@ -220,27 +239,18 @@ fn joint_and_separate_tokenizers() {
 
 #[test]
 fn invalid_arguments_are_rejected() {
-    let folder = Folder::new();
+    let train = |config: TokenizerConfig, text| config.train([text]).unwrap_err().to_string();
+    let size = train(TokenizerConfig::bpe(100), "ab");
+    assert_eq!(size, "tokenizer size must be at least 261, got 100");
+    let empty = train(TokenizerConfig::chars(), "");
+    assert_eq!(empty, "the text to train a tokenizer on has no examples");
     let tokenizer = TokenizerConfig::chars().train(["ab"]).unwrap();
-    for (error, expected) in [
-        (
-            TokenizerConfig::bpe(100).train(TEXTS).map(drop),
-            "tokenizer size must be at least 261, got 100",
-        ),
-        (
-            TokenizerConfig::chars().train([""]).map(drop),
-            "the text to train a tokenizer on has no examples",
-        ),
-        (
-            tokenizer.decode(&[4, 6]).map(drop),
-            "tokenizer char: token id 6 is out of range for vocabulary size 6",
-        ),
-    ] {
-        assert_eq!(error.unwrap_err().to_string(), expected);
-    }
-    let missing = folder.path("no/such/tokenizer.json");
-    let error = Tokenizer::load(&missing).unwrap_err().to_string();
-    assert!(error.starts_with("cannot read "), "{error}");
+    let id = tokenizer.decode(&[4, 6]).unwrap_err().to_string();
+    let expected = "tokenizer char: token id 6 is out of range for vocabulary size 6";
+    assert_eq!(id, expected);
+    let missing = Tokenizer::load(&Folder::new().path("no/such/tokenizer.json"));
+    let missing = missing.unwrap_err().to_string();
+    assert!(missing.starts_with("cannot read "), "{missing}");
 }
 
 #[test]
@@ -254,39 +264,24 @@ fn invalid_files_are_rejected() {
         changed
     };
     let precompiled = "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA==\"}";
+    let nfc = "{\"type\":\"NFC\"}";
+    let [ids, swapped] = ["\"<pad>\":0,\"<unk>\":1", "\"<unk>\":0,\"<pad>\":1"];
     for (text, expected) in [
-        (
-            "word\n".to_owned(),
-            "the file is not JSON (expected value at line 1",
-        ),
-        (
-            "{\"a\": 1}".to_owned(),
-            "the file is JSON, but not a tokenizer (",
-        ),
+        ("word\n", "the file is not JSON (expected value at line 1"),
+        ("{\"a\": 1}", "the file is JSON, but not a tokenizer ("),
         // Found by fuzzing: the crate panics.
-        (changed("\"Fuse\"}", "\"Fuse\""), "line 1 column"),
-        (
-            changed("{\"type\":\"NFC\"}", precompiled),
-            "the crate tokenizers",
-        ),
-        (
-            changed("\"<pad>\":0,\"<unk>\":1", "\"<unk>\":0,\"<pad>\":1"),
-            "token 0 must be <pad>, got <unk>",
-        ),
-        (changed("\"b\":5", "\"b\":9"), "ids must be contiguous"),
-        (changed("\"b\":5", "\"b\":4,\"c\":5"), "both have the id 4"),
-        (
-            changed("\"dropout\":null", "\"dropout\":0.5"),
-            "BPE dropout",
-        ),
+        (&changed("\"Fuse\"}", "\"Fuse\""), "line 1 column"),
+        (&changed(nfc, precompiled), "the crate tokenizers"),
+        (&changed(ids, swapped), "token 0 must be <pad>, got <unk>"),
+        (&changed("\"b\":5", "\"b\":9"), "ids must be contiguous"),
+        (&changed("\"b\":5", "\"b\":4,\"c\":5"), "both have the id 4"),
+        (&changed("dropout\":null", "dropout\":0.5"), "BPE dropout"),
     ] {
         let path = folder.file("no.json", text);
         let error = Tokenizer::load(&path).unwrap_err().to_string();
-        let begin = format!("tokenizer {}: ", path.display());
-        assert!(
-            error.starts_with(&begin) && error.contains(expected),
-            "{error}"
-        );
+        let name = format!("tokenizer {}: ", path.display());
+        assert!(error.starts_with(&name), "{error}");
+        assert!(error.contains(expected), "{error}");
         let has_help = error.contains("\n  help: use a tokenizer.json");
         assert_eq!(has_help, error.contains("the file is "), "{error}");
     }

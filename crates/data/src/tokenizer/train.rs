@@ -8,7 +8,7 @@ use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
 use tokenizers::decoders::sequence::Sequence as Decoders;
 use tokenizers::decoders::strip::Strip;
-use tokenizers::models::bpe::{BPE, BpeTrainer, Vocab};
+use tokenizers::models::bpe::{BPE, BpeBuilder, BpeTrainer, Vocab};
 use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::normalizers::utils::{Lowercase, Sequence as Normalizers};
 use tokenizers::normalizers::{BertNormalizer, NFC, NormalizerWrapper, Prepend};
@@ -19,10 +19,10 @@ use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{
-    AddedToken, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString,
-    PreTokenizer, SplitDelimiterBehavior,
+    AddedToken, ModelWrapper, NormalizedString, Normalizer, OffsetReferential, OffsetType,
+    PreTokenizedString, PreTokenizer, Result, SplitDelimiterBehavior,
 };
-use zoo_config::WordRule;
+use zoo_config::PreTokenization;
 
 use super::config::{TokenizerConfig, TokenizerKind};
 use super::{SPECIAL_TOKENS, Tokenizer, UNK, invalid};
@@ -36,8 +36,6 @@ const SPACE: char = '▁';
 const BY_SPACES: &str = r" ?\S+|\s";
 const BY_MARKS: &str = r" ?(?:[^\s\p{P}\p{S}]|['’])+| ?[\p{P}\p{S}]+|\s";
 
-type Result<T> = std::result::Result<T, DataError>;
-
 impl TokenizerConfig {
     /// Trains a tokenizer on texts.
     ///
@@ -45,29 +43,27 @@ impl TokenizerConfig {
     ///
     /// [`DataError::Range`] if the vocabulary has no space beyond the special tokens,
     /// [`DataError::Empty`] if there is no text.
-    pub fn train<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Result<Tokenizer> {
+    pub fn train<'a>(
+        &self,
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> std::result::Result<Tokenizer, DataError> {
         let num_learned = self.num_learned()?;
+        // Name in errors: char, word or bpe.
+        let name = format!("{:?}", self.kind).to_lowercase();
+        let failed = |error: tokenizers::Error| invalid(&name, error);
         let normalizer = self.normalizer();
-        let pre_tokenizer = self.pre_tokenizer()?;
-        let counts = count(texts, &normalizer, pre_tokenizer.as_ref())?;
+        let pre_tokenizer = self.pre_tokenizer().map_err(failed)?;
+        let counts = count(texts, &normalizer, pre_tokenizer.as_ref()).map_err(failed)?;
         if counts.is_empty() {
             return Err(DataError::empty("the text to train a tokenizer on"));
         }
-        let mut inner = match self.kind {
-            TokenizerKind::Word => {
-                tokenizers::Tokenizer::new(self.word_model(counts, num_learned)?)
-            }
-            TokenizerKind::Char => {
-                tokenizers::Tokenizer::new(self.char_model(&counts, num_learned)?)
-            }
-            TokenizerKind::Bpe => tokenizers::Tokenizer::new(self.bpe_model(&counts, num_learned)?),
-        };
+        let model = self.model(counts, num_learned).map_err(failed)?;
+        let mut inner = tokenizers::Tokenizer::new(model);
         inner
             .with_normalizer(Some(normalizer))
             .with_pre_tokenizer(pre_tokenizer)
             .with_decoder(self.decoder());
-        // Name in errors: char, word or bpe.
-        Tokenizer::from_inner(format!("{:?}", self.kind).to_lowercase(), inner)
+        Tokenizer::from_inner(name, inner)
     }
 
     fn normalizer(&self) -> NormalizerWrapper {
@@ -79,7 +75,7 @@ impl TokenizerConfig {
             // The first word is the same token as inside a text.
             (TokenizerKind::Bpe, _) => steps.push(Prepend::new(" ".to_owned()).into()),
             // Spaces around Chinese characters; the other steps are disabled.
-            (TokenizerKind::Word, WordRule::Marks) => {
+            (TokenizerKind::Word, PreTokenization::Punctuation) => {
                 steps.push(BertNormalizer::new(false, true, Some(false), false).into());
             }
             _ => {}
@@ -90,18 +86,17 @@ impl TokenizerConfig {
     fn pre_tokenizer(&self) -> Result<Option<PreTokenizerWrapper>> {
         let pieces = |pattern: &str| -> Result<PreTokenizerWrapper> {
             let pattern = SplitPattern::Regex(pattern.to_owned());
-            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
-                .map_err(|error| invalid("bpe", error))?;
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)?;
             // Spaces are replaced, so that tokens can be displayed.
             let mark = Metaspace::new(SPACE, PrependScheme::Never, false);
             Ok(PreTokenizers::new(vec![split.into(), mark.into()]).into())
         };
         Ok(match (self.kind, self.words) {
             (TokenizerKind::Char, _) => None,
-            (TokenizerKind::Word, WordRule::Spaces) => Some(WhitespaceSplit.into()),
-            (TokenizerKind::Word, WordRule::Marks) => Some(BertPreTokenizer.into()),
-            (TokenizerKind::Bpe, WordRule::Spaces) => Some(pieces(BY_SPACES)?),
-            (TokenizerKind::Bpe, WordRule::Marks) => Some(pieces(BY_MARKS)?),
+            (TokenizerKind::Word, PreTokenization::Whitespace) => Some(WhitespaceSplit.into()),
+            (TokenizerKind::Word, PreTokenization::Punctuation) => Some(BertPreTokenizer.into()),
+            (TokenizerKind::Bpe, PreTokenization::Whitespace) => Some(pieces(BY_SPACES)?),
+            (TokenizerKind::Bpe, PreTokenization::Punctuation) => Some(pieces(BY_MARKS)?),
         })
     }
 
@@ -123,6 +118,14 @@ impl TokenizerConfig {
         Some(Decoders::new(steps).into())
     }
 
+    fn model(&self, counts: Counts, num_learned: usize) -> Result<ModelWrapper> {
+        Ok(match self.kind {
+            TokenizerKind::Word => self.word_model(counts, num_learned)?.into(),
+            TokenizerKind::Char => self.char_model(&counts, num_learned)?.into(),
+            TokenizerKind::Bpe => self.bpe_model(&counts, num_learned)?.into(),
+        })
+    }
+
     fn word_model(&self, counts: Counts, num_learned: usize) -> Result<WordLevel> {
         let learned = most_frequent(counts, self.min_frequency, num_learned);
         let tokens = self.fixed_tokens().into_iter().chain(learned);
@@ -130,7 +133,12 @@ impl TokenizerConfig {
             .vocab(tokens.zip(0..).collect())
             .unk_token(SPECIAL_TOKENS[UNK as usize].to_owned())
             .build()
-            .map_err(|error| invalid("word", error))
+    }
+
+    fn bpe_builder(&self) -> BpeBuilder {
+        BPE::builder()
+            .unk_token(SPECIAL_TOKENS[UNK as usize].to_owned())
+            .byte_fallback(self.byte_fallback)
     }
 
     /// BPE without merges: characters or bytes.
@@ -138,12 +146,8 @@ impl TokenizerConfig {
         let learned = most_frequent(characters(counts), self.min_frequency, num_learned);
         let tokens = self.fixed_tokens().into_iter().chain(learned);
         let vocabulary: Vocab = tokens.zip(0..).collect();
-        BPE::builder()
-            .vocab_and_merges(vocabulary, vec![])
-            .unk_token(SPECIAL_TOKENS[UNK as usize].to_owned())
-            .byte_fallback(self.byte_fallback)
-            .build()
-            .map_err(|error| invalid("char", error))
+        let builder = self.bpe_builder().vocab_and_merges(vocabulary, vec![]);
+        builder.build()
     }
 
     fn bpe_model(&self, counts: &Counts, num_learned: usize) -> Result<BPE> {
@@ -167,17 +171,11 @@ impl TokenizerConfig {
             .min_frequency(self.min_frequency)
             .special_tokens(special.collect())
             .build();
-        let mut model = BPE::builder()
-            .unk_token(SPECIAL_TOKENS[UNK as usize].to_owned())
-            .byte_fallback(self.byte_fallback)
-            .build()
-            .map_err(|error| invalid("bpe", error))?;
         let words = words
             .iter()
             .map(|(word, count)| (word.as_str().into(), *count));
-        trainer
-            .do_train(&words.collect(), &mut model)
-            .map_err(|error| invalid("bpe", error))?;
+        let mut model = self.bpe_builder().build()?;
+        trainer.do_train(&words.collect(), &mut model)?;
         Ok(model)
     }
 }
@@ -191,26 +189,21 @@ fn count<'a>(
     normalizer: &NormalizerWrapper,
     pre_tokenizer: Option<&PreTokenizerWrapper>,
 ) -> Result<Counts> {
-    let to_error = |error: tokenizers::Error| invalid("training", error);
     // A hash map first, since most words repeat.
     let mut counts = HashMap::<String, u64>::new();
-    let mut add = |word: &str| match counts.get_mut(word) {
-        Some(count) => *count += 1,
-        None => {
-            counts.insert(word.to_owned(), 1);
-        }
-    };
     for text in texts {
         let mut normalized = NormalizedString::from(text);
-        normalizer.normalize(&mut normalized).map_err(to_error)?;
-        match pre_tokenizer {
-            None => add(normalized.get()),
-            Some(pre_tokenizer) => {
-                let mut pieces = PreTokenizedString::from(normalized);
-                pre_tokenizer.pre_tokenize(&mut pieces).map_err(to_error)?;
-                let splits = pieces.get_splits(OffsetReferential::Normalized, OffsetType::None);
-                for (piece, ..) in splits {
-                    add(piece);
+        normalizer.normalize(&mut normalized)?;
+        let mut pieces = PreTokenizedString::from(normalized);
+        if let Some(pre_tokenizer) = pre_tokenizer {
+            pre_tokenizer.pre_tokenize(&mut pieces)?;
+        }
+        let splits = pieces.get_splits(OffsetReferential::Normalized, OffsetType::None);
+        for (piece, ..) in splits {
+            match counts.get_mut(piece) {
+                Some(count) => *count += 1,
+                None => {
+                    counts.insert(piece.to_owned(), 1);
                 }
             }
         }

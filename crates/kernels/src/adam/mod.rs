@@ -202,18 +202,11 @@ impl Optimizer for Adam {
             .into_iter()
             .all(|tensor| tensor.dtype() == DType::F32 && location(tensor).is_some());
         let (tensor, first, second) = if has_kernel {
-            let (tensor, first, second) = <Dispatch as AdamStep>::adam_step(
-                tensor.into_dispatch(),
-                gradient.into_dispatch(),
-                first.into_dispatch(),
-                second.into_dispatch(),
-                step,
-            );
-            (
-                Tensor::from_dispatch(tensor),
-                Tensor::from_dispatch(first),
-                Tensor::from_dispatch(second),
-            )
+            let tensors = [tensor, gradient, first, second].map(Tensor::into_dispatch);
+            let [tensor, gradient, first, second] = tensors;
+            let (tensor, first, second) =
+                <Dispatch as AdamStep>::adam_step(tensor, gradient, first, second, step);
+            [tensor, first, second].map(Tensor::from_dispatch).into()
         } else {
             step_with_burn(tensor, gradient, first, second, step)
         };

@@ -35,11 +35,7 @@ impl<B: DeviceKernels> AdamStep for B {
         if !B::is_on_host(&tensor) {
             return B::adam([tensor, first, second], gradient, step).into();
         }
-        let (mut tensor, mut first, mut second) = (
-            B::into_unique(tensor),
-            B::into_unique(first),
-            B::into_unique(second),
-        );
+        let [mut tensor, mut first, mut second] = [tensor, first, second].map(B::into_unique);
         cpu::adam_step(
             B::elements_mut(&mut tensor),
             &B::elements(&gradient),

@@ -26,14 +26,15 @@
 //! }
 //! ```
 //!
-//! Devices, dtypes, layouts and sizes are checked before memory is accessed.
+//! Devices, dtypes, layouts and sizes are checked before memory is accessed. A call that LibTorch
+//! rejects returns an [`Error`].
 
 mod host;
 
 pub use self::host::{host_slice, host_slice_mut, host_strided, meta};
 
 use std::ffi::{CStr, c_char, c_void};
-use std::{fmt, ptr};
+use std::ptr;
 
 use tch::{Device, Kind, Tensor};
 use torch_sys::C_tensor;
@@ -108,19 +109,12 @@ unsafe extern "C" {
 }
 
 /// An error reported by LibTorch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("LibTorch's {op} failed: {message}")]
 pub struct Error {
     op: &'static str,
     message: String,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LibTorch's {} failed: {}", self.op, self.message)
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Converts a returned message to an error.
 fn check(op: &'static str, message: *mut c_char) -> Result<(), Error> {
@@ -154,29 +148,17 @@ fn call<const N: usize>(
 /// Query is `[batch, seq_q, heads, d]`, key and value `[batch, seq_k, kv_heads, d]`. A window
 /// `[left, right]` restricts attention to the keys from `left` before a query's position to `right`
 /// after it. The backward pass is [`Tensor::internal_flash_attention_backward`].
-///
-/// # Errors
-///
-/// If LibTorch rejects the call.
 pub fn flash_attention(
     [query, key, value]: [&Tensor; 3],
     is_causal: bool,
     scale: f64,
     window: Option<[i64; 2]>,
 ) -> Result<[Tensor; 2], Error> {
+    let [query, key, value] = [query, key, value].map(Tensor::as_ptr);
     let [left, right] = window.unwrap_or([-1, -1]);
     // SAFETY: all tensors outlive the call, and out holds two.
     call("flash attention", |out| unsafe {
-        zoo_aten_flash_forward(
-            out,
-            query.as_ptr(),
-            key.as_ptr(),
-            value.as_ptr(),
-            is_causal,
-            scale,
-            left,
-            right,
-        )
+        zoo_aten_flash_forward(out, query, key, value, is_causal, scale, left, right)
     })
 }
 
@@ -185,25 +167,15 @@ pub fn flash_attention(
 ///
 /// The backward pass is [`Tensor::internal_scaled_dot_product_cudnn_attention_backward`]. cuDNN
 /// builds an execution plan for each new shape, which takes a good part of a second.
-///
-/// # Errors
-///
-/// If LibTorch rejects the call.
 pub fn cudnn_attention(
     [query, key, value]: [&Tensor; 3],
     is_causal: bool,
     scale: f64,
 ) -> Result<[Tensor; 2], Error> {
+    let [query, key, value] = [query, key, value].map(Tensor::as_ptr);
     // SAFETY: all tensors outlive the call, and out holds two.
     call("cuDNN attention", |out| unsafe {
-        zoo_aten_cudnn_forward(
-            out,
-            query.as_ptr(),
-            key.as_ptr(),
-            value.as_ptr(),
-            is_causal,
-            scale,
-        )
+        zoo_aten_cudnn_forward(out, query, key, value, is_causal, scale)
     })
 }
 
@@ -219,7 +191,7 @@ pub enum Mask {
 }
 
 /// Dropout of attention weights.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Dropout {
     /// Dropout probability.
     pub probability: f64,
@@ -248,26 +220,20 @@ pub struct EfficientOptions<'a> {
 ///
 /// The dropout mask is determined by the seed, which the backward pass takes with offset zero. The
 /// state of the device's random generator is left unchanged.
-///
-/// # Errors
-///
-/// If LibTorch rejects the call.
 pub fn efficient_attention(
     [query, key, value]: [&Tensor; 3],
     options: &EfficientOptions<'_>,
 ) -> Result<[Tensor; 2], Error> {
-    let dropout = options.dropout.unwrap_or(Dropout {
-        probability: 0.0,
-        seed: 0,
-    });
+    let [query, key, value] = [query, key, value].map(Tensor::as_ptr);
+    let dropout = options.dropout.unwrap_or_default();
     loop {
         // SAFETY: all tensors outlive the call, bias may be null, and out holds four.
         let result = call("memory-efficient attention", |out| unsafe {
             zoo_aten_efficient_forward(
                 out,
-                query.as_ptr(),
-                key.as_ptr(),
-                value.as_ptr(),
+                query,
+                key,
+                value,
                 options.bias.map_or(ptr::null(), Tensor::as_ptr),
                 options.mask as i64,
                 options.scale,
@@ -287,24 +253,15 @@ pub fn efficient_attention(
 
 /// Backward pass of [`Tensor::native_layer_norm`]: the gradients of input, gamma and beta, from the
 /// output gradient and the mean and reciprocal standard deviation of each row.
-///
-/// # Errors
-///
-/// If LibTorch rejects the call.
 pub fn layer_norm_backward(
     [output_grad, input, gamma]: [&Tensor; 3],
     [mean, rstd]: [&Tensor; 2],
 ) -> Result<[Tensor; 3], Error> {
+    let [output_grad, input, gamma] = [output_grad, input, gamma].map(Tensor::as_ptr);
+    let [mean, rstd] = [mean, rstd].map(Tensor::as_ptr);
     // SAFETY: all tensors outlive the call, and out holds three.
     call("layer norm backward", |out| unsafe {
-        zoo_aten_layer_norm_backward(
-            out,
-            output_grad.as_ptr(),
-            input.as_ptr(),
-            gamma.as_ptr(),
-            mean.as_ptr(),
-            rstd.as_ptr(),
-        )
+        zoo_aten_layer_norm_backward(out, output_grad, input, gamma, mean, rstd)
     })
 }
 
@@ -358,10 +315,6 @@ pub struct AdamOptions {
 /// their memory.
 ///
 /// `step` is a [`step_tensor`] on their device.
-///
-/// # Errors
-///
-/// If LibTorch rejects the call.
 pub fn adam_step(
     parameter: &mut Tensor,
     gradient: &Tensor,

@@ -25,6 +25,14 @@ fn from_vec_rejects_a_wrong_number_of_elements() {
     let _ = from_vec(vec![0.0; 5], &[2, 3]);
 }
 
+const ADAM: AdamOptions = AdamOptions {
+    is_adamw: false,
+    lr: 0.01,
+    betas: [0.9, 0.98],
+    weight_decay: 0.0,
+    epsilon: 1e-9,
+};
+
 #[test]
 fn adam_step_matches_the_formula() {
     let tensor = |elements: [f32; 3]| Tensor::from_slice(&elements);
@@ -36,20 +44,11 @@ fn adam_step_matches_the_formula() {
         let (mut parameter, mut first, mut second) = (tensor(x), tensor(m), tensor(v));
         let options = AdamOptions {
             is_adamw,
-            lr: 0.01,
-            betas: [0.9, 0.98],
             weight_decay,
-            epsilon: 1e-9,
+            ..ADAM
         };
-        let step = step_tensor(Device::Cpu, 3);
-        adam_step(
-            &mut parameter,
-            &tensor(g),
-            [&mut first, &mut second],
-            &step,
-            options,
-        )
-        .expect("a step on the CPU");
+        let (moments, step) = ([&mut first, &mut second], step_tensor(Device::Cpu, 3));
+        adam_step(&mut parameter, &tensor(g), moments, &step, options).expect("a step on the CPU");
         for i in 0..3 {
             let (mut x, mut g) = (f64::from(x[i]), f64::from(g[i]));
             if is_adamw {
@@ -90,14 +89,11 @@ fn layer_norm_backward_matches_autograd() {
 
 #[test]
 fn flash_attention_on_the_cpu_is_an_error() {
-    let tensor = Tensor::zeros([1, 4, 2, 8], (Kind::Float, Device::Cpu));
-    let error = flash_attention([&tensor, &tensor, &tensor], false, 1.0, None)
-        .expect_err("there is no CPU kernel");
-    let message = error.to_string();
-    assert!(
-        message.starts_with("LibTorch's flash attention failed: "),
-        "{message}"
-    );
+    let tensor = ones(&[1, 4, 2, 8]);
+    let error = flash_attention([&tensor, &tensor, &tensor], false, 1.0, None);
+    let message = error.expect_err("there is no CPU kernel").to_string();
+    let prefix = "LibTorch's flash attention failed: ";
+    assert!(message.starts_with(prefix), "{message}");
     assert!(message.contains("CPU"), "{message}");
 }
 
@@ -108,45 +104,30 @@ fn ones(size: &[i64]) -> Tensor {
 /// LibTorch's CPU kernel assumes that all tensors have the parameter's size.
 #[test]
 fn adam_step_rejects_mismatched_tensors() {
-    let options = AdamOptions {
-        is_adamw: false,
-        lr: 0.1,
-        betas: [0.9, 0.999],
-        weight_decay: 0.0,
-        epsilon: 1e-8,
-    };
     // Replaces one of the parameter, its gradient, both moments and the step.
     let rejected = |index: usize, other: Tensor, expected: &str| {
         let mut tensors: [Tensor; 5] = std::array::from_fn(|_| ones(&[2, 3]));
         tensors[4] = step_tensor(Device::Cpu, 1);
         tensors[index] = other;
         let [parameter, gradient, first, second, step] = &mut tensors;
-        let error = adam_step(parameter, gradient, [first, second], step, options)
+        let error = adam_step(parameter, gradient, [first, second], step, ADAM)
             .expect_err("a step with mismatched tensors");
-        assert_eq!(
-            error.to_string(),
-            format!("LibTorch's Adam failed: {expected}")
-        );
+        let expected = format!("LibTorch's Adam failed: {expected}");
+        assert_eq!(error.to_string(), expected);
     };
     let like = "must be contiguous and like the parameter, Strided Float [2, 3] on cpu, got";
-    for (index, name) in [
-        (1, "the gradient"),
-        (2, "the first moment"),
-        (3, "the second moment"),
-    ] {
+    for (index, name) in [(1, "gradient"), (2, "first moment"), (3, "second moment")] {
         let table = ones(&[2, 3]);
+        let transposed = ones(&[3, 2]).transpose(0, 1);
         for (other, got) in [
             (ones(&[2, 2]), "Strided Float [2, 2] on cpu"),
             (table.to_kind(Kind::Double), "Strided Double [2, 3] on cpu"),
-            (
-                ones(&[3, 2]).transpose(0, 1),
-                "non-contiguous Strided Float [2, 3] on cpu",
-            ),
+            (transposed, "non-contiguous Strided Float [2, 3] on cpu"),
             (meta(&[2, 3]), "Strided Float [2, 3] on meta"),
             (table.to_sparse_sparse_dim(2), "Sparse Float [2, 3] on cpu"),
             (Tensor::new(), "an undefined tensor"),
         ] {
-            rejected(index, other, &format!("{name} {like} {got}"));
+            rejected(index, other, &format!("the {name} {like} {got}"));
         }
     }
     rejected(
@@ -155,11 +136,8 @@ fn adam_step_rejects_mismatched_tensors() {
         "the parameter must be contiguous and of a floating-point dtype, got non-contiguous \
          Strided Float [2, 3] on cpu",
     );
-    rejected(
-        4,
-        ones(&[0]),
-        "step must be one Float on cpu, got Strided Float [0] on cpu",
-    );
+    let expected = "step must be one Float on cpu, got Strided Float [0] on cpu";
+    rejected(4, ones(&[0]), expected);
 }
 
 #[test]
@@ -185,13 +163,8 @@ fn layer_norm_backward_rejects_mismatched_tensors() {
     rejected(2, ones(&[7]), last, "Strided Float [7] on cpu");
     for (index, name) in [(3, "mean"), (4, "rstd")] {
         let expected = format!("{name} must be one value for each of the 4 rows of");
-        let integers = ones(&[4, 1]).to_kind(Kind::Int64);
-        rejected(
-            index,
-            ones(&[1, 1]),
-            &expected,
-            "Strided Float [1, 1] on cpu",
-        );
+        let (one, integers) = (ones(&[1, 1]), ones(&[4, 1]).to_kind(Kind::Int64));
+        rejected(index, one, &expected, "Strided Float [1, 1] on cpu");
         rejected(index, integers, &expected, "Strided Long [4, 1] on cpu");
     }
 }
@@ -240,21 +213,17 @@ fn attention_rejects_mismatched_tensors() {
 fn slices_need_f32_in_host_memory() {
     // SAFETY: nothing else uses these tensors.
     let slice = |tensor: &Tensor| unsafe { host_slice(tensor) }.map(|slice| slice.into_owned());
-    let error = |tensor: &Tensor| {
-        slice(tensor)
-            .expect_err("an unsupported tensor")
-            .to_string()
-    };
     let prefix = "LibTorch's access to host memory failed: the tensor must be Strided Float on \
                   cpu, got";
-    assert_eq!(
-        error(&meta(&[3])),
-        format!("{prefix} Strided Float [3] on meta")
-    );
-    let half = ones(&[3]).to_kind(Kind::Half);
-    assert_eq!(error(&half), format!("{prefix} Strided Half [3] on cpu"));
-    let sparse = ones(&[3]).to_sparse_sparse_dim(1);
-    assert_eq!(error(&sparse), format!("{prefix} Sparse Float [3] on cpu"));
+    let row = ones(&[3]);
+    for (tensor, got) in [
+        (meta(&[3]), "Strided Float [3] on meta"),
+        (row.to_kind(Kind::Half), "Strided Half [3] on cpu"),
+        (row.to_sparse_sparse_dim(1), "Sparse Float [3] on cpu"),
+    ] {
+        let error = slice(&tensor).expect_err("an unsupported tensor");
+        assert_eq!(error.to_string(), format!("{prefix} {got}"));
+    }
     assert_eq!(slice(&ones(&[0, 4])), Ok(vec![]));
 
     let mut table = Tensor::from_slice(&[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0]).reshape([2, 3]);
@@ -318,10 +287,7 @@ fn failing_to_copy_a_message_is_an_error() {
         let result = flash_attention([&tensor, &tensor, &tensor], false, 1.0, None);
         STRDUP_FAILS.set(false);
         assert_eq!(
-            result
-                .map(|_| ())
-                .expect_err("there is no CPU kernel")
-                .to_string(),
+            result.expect_err("there is no CPU kernel").to_string(),
             "LibTorch's flash attention failed: out of memory while copying the error message"
         );
     }

@@ -5,7 +5,6 @@
 //! run time. Plain loops use `LANES` partial sums, so that the compiler can vectorize them and all
 //! processors round alike. [`parallel`] distributes the rows of a batch over threads.
 
-pub(crate) mod exp;
 mod instruction_set;
 pub mod matmul;
 pub mod parallel;

@@ -12,7 +12,7 @@ fn block_key(seed: u64, block: usize) -> [u32; 2] {
 }
 
 /// Probability and seed of a dropout mask.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Mask {
     /// Dropout probability, in `[0, 1)`.
     pub(super) probability: f64,
@@ -55,40 +55,37 @@ fn task_len(count: usize) -> usize {
     rows_per_task(count.div_ceil(BLOCK), BLOCK) * BLOCK
 }
 
-fn for_each_block(x: &mut [f32], mask: Mask, run: impl Fn(&mut [f32], BlockMask) + Sync + Send) {
+/// Runs `run` on all blocks, each with the index of its first element and its mask.
+fn for_each_block(
+    x: &mut [f32],
+    mask: Mask,
+    run: impl Fn(&mut [f32], usize, BlockMask) + Sync + Send,
+) {
     let part = task_len(x.len());
     let tasks: Vec<_> = x.chunks_mut(part).enumerate().collect();
     for_each(tasks, |(task, x)| {
         for (block, x) in x.chunks_mut(BLOCK).enumerate() {
-            run(x, BlockMask::new(mask, task * part + block * BLOCK));
+            let start = task * part + block * BLOCK;
+            run(x, start, BlockMask::new(mask, start));
         }
     });
 }
 
 /// `x = keep · x`
 pub(super) fn dropout(x: &mut [f32], mask: Mask) {
-    for_each_block(x, mask, drop_block);
+    for_each_block(x, mask, |x, _, mask| drop_block(x, mask));
 }
 
 /// `x = base + keep · x`
 pub(super) fn add_dropout(base: &[f32], x: &mut [f32], mask: Mask) {
-    let part = task_len(x.len());
-    let tasks: Vec<_> = x
-        .chunks_mut(part)
-        .zip(base.chunks(part))
-        .enumerate()
-        .collect();
-    for_each(tasks, |(task, (x, base))| {
-        let blocks = x.chunks_mut(BLOCK).zip(base.chunks(BLOCK));
-        for (block, (x, base)) in blocks.enumerate() {
-            add_block(base, x, BlockMask::new(mask, task * part + block * BLOCK));
-        }
+    for_each_block(x, mask, |x, start, mask| {
+        add_block(&base[start..][..x.len()], x, mask);
     });
 }
 
 /// `x = keep · max(x, 0)`
 pub(super) fn relu_dropout(x: &mut [f32], mask: Mask) {
-    for_each_block(x, mask, relu_block);
+    for_each_block(x, mask, |x, _, mask| relu_block(x, mask));
 }
 
 /// Scales the gradient where the output is positive and sets it to zero elsewhere.

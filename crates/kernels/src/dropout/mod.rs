@@ -72,14 +72,13 @@ pub fn add_dropout<const D: usize>(
     if !is_host_f32(&base) || !is_host_f32(&input) {
         return base + dropout(module, input);
     }
-    match sample_mask(module, &input.device()) {
-        None => base + input,
-        Some(mask) => Tensor::from_dispatch(<Dispatch as DropoutOp>::fused_add_dropout(
-            base.into_dispatch(),
-            input.into_dispatch(),
-            mask,
-        )),
-    }
+    let Some(mask) = sample_mask(module, &input.device()) else {
+        return base + input;
+    };
+    let (base, input) = (base.into_dispatch(), input.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as DropoutOp>::fused_add_dropout(
+        base, input, mask,
+    ))
 }
 
 /// `dropout(max(input, 0))`
@@ -92,14 +91,9 @@ pub fn relu_dropout<const D: usize>(module: &Dropout, input: Tensor<D>) -> Tenso
     if !is_host_f32(&input) {
         return dropout(module, activation::relu(input));
     }
-    let mask = sample_mask(module, &input.device()).unwrap_or(Mask {
-        probability: 0.0,
-        seed: 0,
-    });
-    Tensor::from_dispatch(<Dispatch as DropoutOp>::fused_relu_dropout(
-        input.into_dispatch(),
-        mask,
-    ))
+    let mask = sample_mask(module, &input.device()).unwrap_or_default();
+    let output = <Dispatch as DropoutOp>::fused_relu_dropout(input.into_dispatch(), mask);
+    Tensor::from_dispatch(output)
 }
 
 /// A new mask; `None` if the module is not training. Its seed is sampled on the device, and so

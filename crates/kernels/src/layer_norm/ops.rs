@@ -71,8 +71,7 @@ fn forward<B: DeviceKernels>(
         let [output, mean, rstd] = B::device_layer_norm(input, gamma, beta, epsilon);
         return (output, RowStats::Device([mean, rstd]));
     }
-    let dims: Vec<usize> = input.shape().to_vec();
-    let mut output = B::empty(&dims);
+    let mut output = B::empty(&input.shape());
     let stats = cpu::forward(
         &B::elements(input),
         &B::elements(gamma),

@@ -63,11 +63,9 @@ pub fn smoothed_cross_entropy(
         if !is_used {
             return PADDING;
         }
-        let class = usize::try_from(target)
-            .ok()
-            .filter(|class| *class < classes);
+        let is_class = usize::try_from(target).is_ok_and(|class| class < classes);
         assert!(
-            class.is_some(),
+            is_class,
             "cross-entropy: targets must be below {classes}, got {target}"
         );
         target as u32
@@ -78,9 +76,8 @@ pub fn smoothed_cross_entropy(
         smoothing,
     };
     let logits = widen(logits).into_dispatch();
-    Tensor::from_dispatch(<Dispatch as CrossEntropyOp>::cross_entropy(
-        logits, settings,
-    ))
+    let loss = <Dispatch as CrossEntropyOp>::cross_entropy(logits, settings);
+    Tensor::from_dispatch(loss)
 }
 
 /// [`smoothed_cross_entropy`] with Burn's operations.

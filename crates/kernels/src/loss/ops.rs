@@ -35,22 +35,14 @@ impl<B: Host, C: CheckpointStrategy> CrossEntropyOp for Autodiff<B, C> {
         let step = Step::<B, _, 1>(scale_gradient::<B>);
         match step.prepare::<C>(parents).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
-                let (loss, gradient) = with_gradient::<B>(logits, &settings);
-                prep.finish(gradient, loss)
+                // The gradient, in the memory of the logits.
+                let mut gradient = B::into_unique(logits);
+                let loss = cpu::loss_and_gradient(B::elements_mut(&mut gradient), &settings);
+                prep.finish(gradient, scalar::<B>(loss))
             }
             OpsKind::UnTracked(prep) => prep.finish(B::cross_entropy(logits, settings)),
         }
     }
-}
-
-/// The loss, and the gradient in the memory of the logits.
-fn with_gradient<B: Host>(
-    logits: FloatTensor<B>,
-    settings: &Settings,
-) -> (FloatTensor<B>, FloatTensor<B>) {
-    let mut gradient = B::into_unique(logits);
-    let loss = cpu::loss_and_gradient(B::elements_mut(&mut gradient), settings);
-    (scalar::<B>(loss), gradient)
 }
 
 /// Multiplies the saved gradient by the output gradient.

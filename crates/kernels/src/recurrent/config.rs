@@ -38,20 +38,17 @@ pub struct RecurrentConfig {
     pub bias: bool,
 }
 
-/// An invalid configuration.
+/// An invalid configuration: a field is out of range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{field} must be {allowed}, got {got}")]
 #[non_exhaustive]
-pub enum RecurrentError {
-    /// A field of a config is out of range.
-    #[error("{field} must be {allowed}, got {got}")]
-    Range {
-        /// Name of the field.
-        field: &'static str,
-        /// Allowed values.
-        allowed: &'static str,
-        /// Actual value.
-        got: String,
-    },
+pub struct RecurrentError {
+    /// Name of the field.
+    pub field: &'static str,
+    /// Allowed values.
+    pub allowed: &'static str,
+    /// Actual value.
+    pub got: String,
 }
 
 impl RecurrentConfig {
@@ -114,14 +111,14 @@ impl RecurrentConfig {
             ("layers", self.layers),
         ];
         if let Some((field, got)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return Err(RecurrentError::Range {
+            return Err(RecurrentError {
                 field,
                 allowed: "at least 1",
                 got: got.to_string(),
             });
         }
         if !(0.0..1.0).contains(&self.dropout) {
-            return Err(RecurrentError::Range {
+            return Err(RecurrentError {
                 field: "dropout",
                 allowed: "at least 0 and below 1",
                 got: self.dropout.to_string(),
@@ -137,22 +134,15 @@ mod tests {
 
     #[test]
     fn out_of_range_fields_are_named() {
-        let config = RecurrentConfig::new(3, 4);
-        assert_eq!(config.check(), Ok(()));
-        for (config, message) in [
-            (
-                RecurrentConfig::new(3, 0),
-                "d_hidden must be at least 1, got 0",
-            ),
-            (
-                config.clone().with_layers(0),
-                "layers must be at least 1, got 0",
-            ),
-            (
-                config.with_dropout(1.0),
-                "dropout must be at least 0 and below 1, got 1",
-            ),
+        assert_eq!(RecurrentConfig::new(3, 4).check(), Ok(()));
+        for (d_hidden, layers, dropout, message) in [
+            (0, 1, 0.0, "d_hidden must be at least 1, got 0"),
+            (4, 0, 0.0, "layers must be at least 1, got 0"),
+            (4, 1, 1.0, "dropout must be at least 0 and below 1, got 1"),
         ] {
+            let config = RecurrentConfig::new(3, d_hidden)
+                .with_layers(layers)
+                .with_dropout(dropout);
             let error = config.check().expect_err(message);
             assert_eq!(error.to_string(), message);
         }

@@ -1,11 +1,11 @@
-//! A recurrent layer.
+//! A recurrent layer and its state.
 
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 
 use crate::recurrent::recurrence::{RecurrenceInputs, recurrence};
-use crate::recurrent::{Cell, Direction, LayerState};
+use crate::recurrent::{Cell, Direction};
 
 /// A layer of a [`Recurrent`](crate::recurrent::Recurrent).
 #[derive(Module, Debug)]
@@ -25,6 +25,15 @@ pub struct DirectedWeights {
     pub input: Linear,
     /// `d_hidden -> gates * d_hidden`: PyTorch's `weight_hh` and `bias_hh`.
     pub hidden: Linear,
+}
+
+/// The state of a layer.
+#[derive(Debug, Clone)]
+pub struct LayerState {
+    /// Hidden state `[batch, directions * d_hidden]`, the forward direction first.
+    pub hidden: Tensor<2>,
+    /// Cell state of an LSTM, of the same shape; `None` for a GRU.
+    pub cell: Option<Tensor<2>>,
 }
 
 impl RecurrentLayer {

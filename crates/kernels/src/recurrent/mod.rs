@@ -18,10 +18,8 @@ mod config;
 mod layer;
 mod module;
 pub mod recurrence;
-mod state;
 
 pub use config::{RecurrentConfig, RecurrentError};
-pub use layer::{DirectedWeights, RecurrentLayer};
-pub use module::Recurrent;
+pub use layer::{DirectedWeights, LayerState, RecurrentLayer};
+pub use module::{Recurrent, RecurrentState};
 pub use recurrence::{Cell, Direction};
-pub use state::{LayerState, RecurrentState};

@@ -2,10 +2,10 @@
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::Dropout;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
-use crate::recurrent::layer::RecurrentLayer;
-use crate::recurrent::{Cell, Direction, LayerState, RecurrentState};
+use crate::recurrent::layer::{LayerState, RecurrentLayer};
+use crate::recurrent::{Cell, Direction};
 
 /// Stacked GRU or LSTM layers, created by a [`RecurrentConfig`](crate::recurrent::RecurrentConfig).
 ///
@@ -23,6 +23,13 @@ pub struct Recurrent {
     #[module(skip)]
     pub(crate) direction: Direction,
     pub(crate) d_hidden: usize,
+}
+
+/// The states of all layers, the first layer first.
+#[derive(Debug, Clone)]
+pub struct RecurrentState {
+    /// One state per layer.
+    pub layers: Vec<LayerState>,
 }
 
 impl ModuleDisplay for Recurrent {
@@ -70,25 +77,21 @@ impl Recurrent {
             "recurrent layers: input must be [batch, seq, d_input = {}], got [{batch}, {seq}, {d_input}]",
             self.d_input()
         );
-        let mut states: Vec<Option<LayerState>> = match state {
-            Some(state) => {
-                assert!(
-                    state.layers.len() == self.layers.len(),
-                    "recurrent layers: expected a state of {} layers, got {}",
-                    self.layers.len(),
-                    state.layers.len()
-                );
-                state.layers.into_iter().map(Some).collect()
-            }
-            None => vec![None; self.layers.len()],
-        };
+        let states = state.map(|state| state.layers);
+        let expected = self.layers.len();
+        let got = states.as_ref().map_or(expected, Vec::len);
+        assert!(
+            got == expected,
+            "recurrent layers: expected a state of {expected} layers, got {got}"
+        );
+        let mut states = states.into_iter().flatten();
         let mut x = input;
-        let mut last = Vec::with_capacity(self.layers.len());
-        for (index, (layer, state)) in self.layers.iter().zip(&mut states).enumerate() {
+        let mut last = Vec::with_capacity(expected);
+        for (index, layer) in self.layers.iter().enumerate() {
             if index > 0 {
                 x = self.dropout.forward(x);
             }
-            let (output, state) = layer.forward(x, lengths, state.take());
+            let (output, state) = layer.forward(x, lengths, states.next());
             x = output;
             last.push(state);
         }
@@ -120,21 +123,11 @@ impl Recurrent {
         self.cell
     }
 
-    /// The direction.
-    pub fn direction(&self) -> Direction {
-        self.direction
-    }
-
     /// Input features.
     pub fn d_input(&self) -> usize {
         let first = self.layers.first();
         let weights = first.and_then(|layer| layer.forward.as_ref().or(layer.reverse.as_ref()));
         weights.map_or(0, |weights| weights.input.weight.dims()[0])
-    }
-
-    /// Hidden size.
-    pub fn d_hidden(&self) -> usize {
-        self.d_hidden
     }
 
     /// Output features: the hidden size times the number of directions.
@@ -151,5 +144,41 @@ impl Recurrent {
         };
         let inner: usize = (0..self.layers.len()).map(layer_inner).sum();
         2.0 * tokens as f64 * (self.direction.num_directions() * gates * inner) as f64
+    }
+}
+
+impl RecurrentState {
+    /// The hidden state of the last layer: `[batch, directions * d_hidden]`.
+    ///
+    /// # Panics
+    ///
+    /// If there are no layers.
+    pub fn top(&self) -> Tensor<2> {
+        let top = self.layers.last();
+        top.expect("recurrent state: expected at least one layer")
+            .hidden
+            .clone()
+    }
+
+    /// Selects rows of the batch by index, in this order, possibly repeated.
+    #[must_use]
+    pub fn select(&self, rows: Tensor<1, Int>) -> Self {
+        self.map(|tensor| tensor.select(0, rows.clone()))
+    }
+
+    /// Detaches the state from the autodiff graph (truncated backpropagation).
+    #[must_use]
+    pub fn detach(self) -> Self {
+        self.map(Tensor::detach)
+    }
+
+    fn map(&self, function: impl Fn(Tensor<2>) -> Tensor<2>) -> Self {
+        let layer = |layer: &LayerState| LayerState {
+            hidden: function(layer.hidden.clone()),
+            cell: layer.cell.clone().map(&function),
+        };
+        Self {
+            layers: self.layers.iter().map(layer).collect(),
+        }
     }
 }

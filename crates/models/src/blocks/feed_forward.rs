@@ -54,10 +54,8 @@ impl FeedForward {
     /// Floating-point operations of the matmuls for one position.
     pub(crate) fn flops(&self) -> f64 {
         let matrices = [Some(&self.inner), self.gate.as_ref(), Some(&self.outer)];
-        let elements = matrices
-            .into_iter()
-            .flatten()
-            .map(|linear| linear.weight.lazy_shape().num_elements());
+        let matrices = matrices.into_iter().flatten();
+        let elements = matrices.map(|linear| linear.weight.lazy_shape().num_elements());
         2.0 * elements.sum::<usize>() as f64
     }
 }

@@ -1,4 +1,4 @@
-//! Building blocks of models: position embedding, feed-forward network, encoder and decoder layer.
+//! Building blocks of models: position embedding, feed-forward network, Transformer layer.
 //!
 //! Parameters of a layer, by their names in weight files:
 //!
@@ -12,9 +12,8 @@
 //!
 //! A weight is `[in_features, out_features]`, the transpose of PyTorch's.
 
-mod decoder;
-mod encoder;
 mod feed_forward;
+mod layer;
 mod plan;
 mod positions;
 mod self_attention;
@@ -23,16 +22,12 @@ use burn::nn::{Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
 use zoo_kernels::layer_norm;
 
-pub use self::decoder::DecoderLayer;
-pub(crate) use self::decoder::DecoderLayerState;
-pub use self::encoder::EncoderLayer;
 pub use self::feed_forward::FeedForward;
-pub(crate) use self::plan::{LayerPlan, Role, linear, normal, num_trainable};
+pub(crate) use self::layer::LayerState;
+pub use self::layer::TransformerLayer;
+pub(crate) use self::plan::{LayerPlan, Role, linear, normal};
 pub use self::positions::PositionEmbedding;
 pub(crate) use self::self_attention::{Recorder, SelfAttentionOptions};
-
-/// Initial capacity of decode caches in positions; they grow when full.
-pub(crate) const INITIAL_CAPACITY: usize = 64;
 
 /// Logits `[batch, seq, vocabulary]` from `[batch, seq, d_model]`, with a head or with the tied
 /// embedding.
@@ -57,10 +52,8 @@ pub(crate) fn embed(
     tokens: Tensor<2, Int>,
     first: usize,
 ) -> Tensor<3> {
-    positions.forward(
-        scale_embeddings(embedding.forward(tokens), is_scaled),
-        first,
-    )
+    let x = scale_embeddings(embedding.forward(tokens), is_scaled);
+    positions.forward(x, first)
 }
 
 /// Multiplies by `sqrt(d_model)` if `is_scaled`.

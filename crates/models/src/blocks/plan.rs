@@ -1,6 +1,5 @@
 //! Initialization of layers, shared by all models.
 
-use burn::module::Module;
 use burn::nn::{DropoutConfig, Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::Device;
 use zoo_attention::{
@@ -8,7 +7,7 @@ use zoo_attention::{
 };
 use zoo_spec::{Activation, LayerSpec, Norm, PositionEncoding};
 
-use super::{DecoderLayer, EncoderLayer, FeedForward};
+use super::{FeedForward, TransformerLayer};
 use crate::ModelError;
 
 #[derive(Debug, Clone)]
@@ -61,17 +60,14 @@ impl LayerPlan {
         role: Role,
     ) -> Result<(), ModelError> {
         let capabilities = mechanism.capabilities();
-        let head_positions = self.head_positions();
-        let (usage, support, positions) = match role {
-            Role::Any => ("attention", Ok(()), head_positions),
-            Role::Bidirectional => {
-                let support = capabilities.bidirectional;
-                ("bidirectional attention", support, head_positions)
-            }
-            Role::Cross => {
-                let support = capabilities.cross_attention;
-                ("cross-attention", support, HeadPositions::None)
-            }
+        let (usage, support) = match role {
+            Role::Any => ("attention", Ok(())),
+            Role::Bidirectional => ("bidirectional attention", capabilities.bidirectional),
+            Role::Cross => ("cross-attention", capabilities.cross_attention),
+        };
+        let positions = match role {
+            Role::Any | Role::Bidirectional => self.head_positions(),
+            Role::Cross => HeadPositions::None,
         };
         support.map_err(|reason| ModelError::Mechanism {
             field,
@@ -120,20 +116,16 @@ impl LayerPlan {
     }
 
     fn feed_forward(&self, device: &Device) -> FeedForward {
-        let LayerSpec {
-            d_model,
-            d_feed_forward,
-            bias,
-            ..
-        } = self.spec;
-        let inner = || linear([d_model, d_feed_forward], bias, &self.initializer, device);
-        let outer_sizes = [d_feed_forward, d_model];
+        let spec = &self.spec;
+        let inner_sizes = [spec.d_model, spec.d_feed_forward];
+        let outer_sizes = [spec.d_feed_forward, spec.d_model];
+        let inner = || linear(inner_sizes, spec.bias, &self.initializer, device);
         FeedForward {
             inner: inner(),
-            gate: (self.spec.activation == Activation::Swiglu).then(inner),
-            outer: linear(outer_sizes, bias, &self.residual_initializer, device),
-            dropout: DropoutConfig::new(self.spec.feed_forward_dropout).init(),
-            activation: self.spec.activation,
+            gate: (spec.activation == Activation::Swiglu).then(inner),
+            outer: linear(outer_sizes, spec.bias, &self.residual_initializer, device),
+            dropout: DropoutConfig::new(spec.feed_forward_dropout).init(),
+            activation: spec.activation,
         }
     }
 
@@ -144,35 +136,19 @@ impl LayerPlan {
             .init(device)
     }
 
-    pub(crate) fn encoder_layer(
+    /// A layer, with cross-attention if `cross` is given.
+    pub(crate) fn layer(
         &self,
         mechanism: &MechanismConfig,
+        cross: Option<&MechanismConfig>,
         device: &Device,
-    ) -> EncoderLayer {
-        let positions = self.head_positions();
-        EncoderLayer {
-            attention: self.init_attention(mechanism, positions, device),
+    ) -> TransformerLayer {
+        let cross_attention = |cross| self.init_attention(cross, HeadPositions::None, device);
+        TransformerLayer {
+            attention: self.init_attention(mechanism, self.head_positions(), device),
             attention_norm: self.layer_norm(device),
-            feed_forward: self.feed_forward(device),
-            feed_forward_norm: self.layer_norm(device),
-            dropout: DropoutConfig::new(self.spec.dropout).init(),
-            norm: self.norm,
-            epsilon: self.spec.epsilon,
-        }
-    }
-
-    pub(crate) fn decoder_layer(
-        &self,
-        mechanism: &MechanismConfig,
-        cross: &MechanismConfig,
-        device: &Device,
-    ) -> DecoderLayer {
-        let positions = self.head_positions();
-        DecoderLayer {
-            attention: self.init_attention(mechanism, positions, device),
-            attention_norm: self.layer_norm(device),
-            cross_attention: self.init_attention(cross, HeadPositions::None, device),
-            cross_attention_norm: self.layer_norm(device),
+            cross_attention: cross.map(cross_attention),
+            cross_attention_norm: cross.map(|_| self.layer_norm(device)),
             feed_forward: self.feed_forward(device),
             feed_forward_norm: self.layer_norm(device),
             dropout: DropoutConfig::new(self.spec.dropout).init(),
@@ -219,10 +195,4 @@ fn with_zero_bias(linear: Linear, device: &Device) -> Linear {
         bias: linear.bias.map(|_| Initializer::Zeros.init([to], device)),
         ..linear
     }
-}
-
-/// Number of trainable parameters, which excludes random features.
-pub(crate) fn num_trainable(attention: &MultiHeadAttention) -> usize {
-    let features = attention.params.features.as_ref();
-    attention.num_params() - features.map_or(0, Module::num_params)
 }

@@ -85,10 +85,7 @@ fn sinusoids(range: Range<usize>, d_model: usize) -> Vec<f32> {
         for position in computed..range.end {
             table.extend(frequencies.iter().enumerate().map(|(i, frequency)| {
                 let angle = position as f64 * frequency;
-                let value = match i % 2 {
-                    0 => angle.sin(),
-                    _ => angle.cos(),
-                };
+                let value = if i % 2 == 0 { angle.sin() } else { angle.cos() };
                 value as f32
             }));
         }
@@ -105,11 +102,8 @@ mod tests {
         // d_model = 3: sine and cosine of the position, and a sine of lower frequency.
         let slow = 1e4f64.powf(-2.0 / 3.0);
         let row = |position: f64| [position.sin(), position.cos(), (position * slow).sin()];
-        let expected: Vec<f32> = [2.0, 3.0]
-            .into_iter()
-            .flat_map(row)
-            .map(|x| x as f32)
-            .collect();
+        let expected = [2.0, 3.0].into_iter().flat_map(row);
+        let expected: Vec<f32> = expected.map(|x| x as f32).collect();
         assert_eq!(sinusoids(2..4, 3), expected);
         // Again, from the table.
         assert_eq!(sinusoids(2..4, 3), expected);

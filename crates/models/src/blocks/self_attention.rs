@@ -20,56 +20,45 @@ pub(crate) struct SelfAttentionOptions<'a> {
     /// Length of each sequence; the rest of its row is padding.
     lengths: &'a [usize],
     is_causal: bool,
-    recorder: &'a Recorder,
+    recorder: Recorder<'a>,
 }
 
 /// Records statistics of every attention module of a forward pass.
-#[derive(Debug, Default)]
-pub(crate) struct Recorder {
-    mode: Mode,
-    /// Entropy, averaged over heads and over the queries that are not padding.
-    entropies: RefCell<Vec<Result<Tensor<1>, AttentionError>>>,
-    /// Attention weights, `[batch, heads, seq_q, seq_k]`, of unpadded sequences.
-    weights: RefCell<Vec<Tensor<4>>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Mode {
-    #[default]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Recorder<'a> {
     Disabled,
-    Entropy,
-    Weights,
+    Entropy(&'a Entropies),
+    /// Attention weights, `[batch, heads, seq_q, seq_k]`, of unpadded sequences.
+    Weights(&'a RefCell<Vec<Tensor<4>>>),
 }
 
-impl Recorder {
+/// Entropy of each module, averaged over heads and over the queries that are not padding.
+type Entropies = RefCell<Vec<Result<Tensor<1>, AttentionError>>>;
+
+impl Recorder<'_> {
     /// Runs a forward pass; returns its output and the mean entropy of its attention weights.
     pub(crate) fn mean_entropy<Output>(
-        pass: impl FnOnce(&Self) -> Output,
+        pass: impl FnOnce(Recorder<'_>) -> Output,
     ) -> Result<(Output, Tensor<1>), AttentionError> {
-        let recorder = Self::new(Mode::Entropy);
-        let output = pass(&recorder);
-        let entropies = recorder.entropies.into_inner().into_iter();
+        let entropies = Entropies::default();
+        let output = pass(Recorder::Entropy(&entropies));
+        let entropies = entropies.into_inner().into_iter();
         let entropies = entropies.collect::<Result<Vec<_>, _>>()?;
         Ok((output, Tensor::cat(entropies, 0).mean()))
     }
 
     /// Runs a forward pass; returns its output and its attention weights in forward order.
-    pub(crate) fn weights<Output>(pass: impl FnOnce(&Self) -> Output) -> (Output, Vec<Tensor<4>>) {
-        let recorder = Self::new(Mode::Weights);
-        let output = pass(&recorder);
-        (output, recorder.weights.into_inner())
-    }
-
-    fn new(mode: Mode) -> Self {
-        Self {
-            mode,
-            ..Self::default()
-        }
+    pub(crate) fn weights<Output>(
+        pass: impl FnOnce(Recorder<'_>) -> Output,
+    ) -> (Output, Vec<Tensor<4>>) {
+        let weights = RefCell::default();
+        let output = pass(Recorder::Weights(&weights));
+        (output, weights.into_inner())
     }
 }
 
 impl<'a> SelfAttentionOptions<'a> {
-    pub(crate) fn new(lengths: &'a [usize], is_causal: bool, recorder: &'a Recorder) -> Self {
+    pub(crate) fn new(lengths: &'a [usize], is_causal: bool, recorder: Recorder<'a>) -> Self {
         Self {
             lengths,
             is_causal,
@@ -81,10 +70,13 @@ impl<'a> SelfAttentionOptions<'a> {
     pub(crate) fn attend(&self, attention: &MultiHeadAttention, x: Tensor<3>) -> Tensor<3> {
         let [_, seq, _] = x.dims();
         let is_padded = self.lengths.iter().any(|length| *length < seq);
-        let mechanism = attention.mechanism();
         let key_lengths = || Pattern::key_lengths(self.lengths);
-        let unpadded = self.unpadded_pattern();
-        let pattern = match mechanism.capabilities().padding {
+        let unpadded = if self.is_causal {
+            Pattern::Causal
+        } else {
+            Pattern::Full
+        };
+        let pattern = match attention.mechanism().capabilities().padding {
             _ if !is_padded => unpadded,
             Padding::ChangesResult(_) => return self.attend_by_length(attention, x),
             Padding::NeedsKeyLengths => unpadded.and(key_lengths()),
@@ -96,26 +88,18 @@ impl<'a> SelfAttentionOptions<'a> {
         attention.forward(input).context
     }
 
-    fn unpadded_pattern(&self) -> Pattern {
-        if self.is_causal {
-            Pattern::Causal
-        } else {
-            Pattern::Full
-        }
-    }
-
     pub(super) fn record(&self, attention: &MultiHeadAttention, input: &AttentionInput) {
-        match self.recorder.mode {
-            Mode::Disabled => {}
-            Mode::Entropy => {
+        match self.recorder {
+            Recorder::Disabled => {}
+            Recorder::Entropy(entropies) => {
                 let entropy = attention.query_entropy(input.clone());
                 let mean = entropy.map(|entropy| self.mean_over_queries(entropy));
-                self.recorder.entropies.borrow_mut().push(mean);
+                entropies.borrow_mut().push(mean);
             }
-            Mode::Weights => {
+            Recorder::Weights(all) => {
                 let rows: Vec<usize> = (0..input.query.dims()[1]).collect();
                 let weights = attention.explain(input.clone(), &rows);
-                self.recorder.weights.borrow_mut().push(weights);
+                all.borrow_mut().push(weights);
             }
         }
     }
@@ -138,10 +122,13 @@ impl<'a> SelfAttentionOptions<'a> {
         for (row, length) in self.lengths.iter().enumerate() {
             groups.entry(*length).or_default().push(row);
         }
-        let pattern = self.unpadded_pattern();
         let mut outputs = Vec::new();
-        // Weights are only recorded of unpadded batches, which are not split into groups.
-        let group_recorder = Recorder::new(self.recorder.mode);
+        let group_entropies = Entropies::default();
+        let recorder = match self.recorder {
+            Recorder::Entropy(_) => Recorder::Entropy(&group_entropies),
+            // Weights are only recorded of unpadded batches, which are not split into groups.
+            Recorder::Disabled | Recorder::Weights(_) => Recorder::Disabled,
+        };
         for (length, rows) in &groups {
             let (length, count) = (*length, rows.len());
             let mut parts = Vec::new();
@@ -151,10 +138,8 @@ impl<'a> SelfAttentionOptions<'a> {
                     .select(0, row_indices(rows, &device))
                     .slice_dim(1, 0..length);
                 let lengths = vec![length; count];
-                let group = SelfAttentionOptions::new(&lengths, self.is_causal, &group_recorder);
-                let input = AttentionInput::self_attn(unpadded).pattern(pattern.clone());
-                group.record(attention, &input);
-                parts.push(attention.forward(input).context);
+                let group = SelfAttentionOptions::new(&lengths, self.is_causal, recorder);
+                parts.push(group.attend(attention, unpadded));
             }
             if length < seq {
                 let options = (&device, x.dtype());
@@ -162,19 +147,19 @@ impl<'a> SelfAttentionOptions<'a> {
             }
             outputs.push(Tensor::cat(parts, 1)); // [count, seq, d_model]
         }
-        if self.recorder.mode == Mode::Entropy {
+        if let Recorder::Entropy(entropies) = self.recorder {
             // The mean over all queries weights each group by its number of tokens.
             let tokens = groups.iter().map(|(length, rows)| length * rows.len());
             let tokens = tokens.filter(|tokens| *tokens > 0);
             let total = self.lengths.iter().sum::<usize>().max(1) as f64;
-            let entropies = group_recorder.entropies.into_inner();
-            let weighted = entropies
+            let weighted: Result<Vec<_>, AttentionError> = group_entropies
+                .into_inner()
                 .into_iter()
                 .zip(tokens)
-                .map(|(mean, tokens)| Ok(mean?.mul_scalar(tokens as f64 / total)));
-            let weighted: Result<Vec<_>, AttentionError> = weighted.collect();
+                .map(|(mean, tokens)| Ok(mean?.mul_scalar(tokens as f64 / total)))
+                .collect();
             let mean = weighted.map(|weighted| Tensor::cat(weighted, 0).sum());
-            self.recorder.entropies.borrow_mut().push(mean);
+            entropies.borrow_mut().push(mean);
         }
         // Restore the order of the rows.
         let mut order = vec![0; batch];

@@ -10,19 +10,17 @@
 //! so a live hypothesis with `log p` ends with a score of at most `log p / penalty(limit)`. With
 //! one beam and no length penalty the search is greedy.
 
-use super::GenerateConfig;
 use super::predictions::{Predictions, top_k};
-use super::sequence::{Draft, GeneratedSequence, Stop, penalized};
+use super::sequence::{Draft, GeneratedSequence, Stop};
 
 /// Live and finished hypotheses of one row.
 #[derive(Debug)]
-pub(super) struct Beam {
+pub(super) struct Beam<'a> {
     /// Most likely first; all have the same length.
-    live: Vec<Draft>,
+    live: Vec<Draft<'a>>,
     /// Best first.
-    finished: Vec<GeneratedSequence>,
+    pub(super) finished: Vec<GeneratedSequence>,
     beams: usize,
-    length_penalty: f64,
     n_best: usize,
     limit: usize,
 }
@@ -34,17 +32,12 @@ struct Candidate {
     log_probability: f64,
 }
 
-impl Beam {
-    pub(super) fn new(
-        prompt: Vec<u32>,
-        (beams, length_penalty, n_best): (usize, f64, usize),
-        limit: usize,
-    ) -> Self {
+impl<'a> Beam<'a> {
+    pub(super) fn new(draft: Draft<'a>, beams: usize, n_best: usize, limit: usize) -> Self {
         Self {
-            live: vec![Draft::new(prompt)],
+            live: vec![draft],
             finished: vec![],
             beams,
-            length_penalty,
             n_best,
             limit,
         }
@@ -64,9 +57,8 @@ impl Beam {
         &mut self,
         predictions: &mut Predictions,
         first_row: usize,
-        config: &GenerateConfig,
     ) -> Vec<(usize, u32)> {
-        let candidates = self.candidates(predictions, first_row, config);
+        let candidates = self.candidates(predictions, first_row);
         let mut chosen = vec![];
         let mut live = vec![];
         let mut late_ends = vec![];
@@ -75,14 +67,14 @@ impl Beam {
                 break;
             }
             let mut draft = self.live[candidate.parent].clone();
-            if Some(candidate.token) != config.end {
+            if Some(candidate.token) != draft.config.end {
                 draft.push(candidate.token, candidate.log_prob);
                 chosen.push((candidate.parent, candidate.token));
                 live.push(draft);
             } else {
                 draft.log_probability = candidate.log_probability;
                 if rank < self.beams {
-                    self.insert(draft.finish(Stop::End, self.length_penalty));
+                    self.insert(draft.finish(Stop::End));
                 } else {
                     late_ends.push(draft);
                 }
@@ -90,14 +82,14 @@ impl Beam {
         }
         if live.len() < self.beams {
             for draft in late_ends {
-                self.insert(draft.finish(Stop::End, self.length_penalty));
+                self.insert(draft.finish(Stop::End));
             }
         }
         self.live = live;
         if let [best, ..] = self.live.as_slice() {
             if best.generated().len() == self.limit {
                 for draft in std::mem::take(&mut self.live) {
-                    self.insert(draft.finish(Stop::Length, self.length_penalty));
+                    self.insert(draft.finish(Stop::Length));
                 }
             } else if self.cannot_improve(best) {
                 self.live.clear();
@@ -110,20 +102,15 @@ impl Beam {
     }
 
     /// Candidates for the next token, most likely first. Hypotheses without any are finished.
-    fn candidates(
-        &mut self,
-        predictions: &mut Predictions,
-        first_row: usize,
-        config: &GenerateConfig,
-    ) -> Vec<Candidate> {
+    fn candidates(&mut self, predictions: &mut Predictions, first_row: usize) -> Vec<Candidate> {
         let mut candidates = vec![];
         let mut stuck = vec![];
         for (parent, draft) in self.live.iter().enumerate() {
-            let log_probs = predictions.constrained(first_row + parent, draft, config);
+            let log_probs = predictions.constrained(first_row + parent, draft);
             // One more than the beams, because one of them may be the end token.
             let best = top_k(log_probs, self.beams + 1);
             if best.is_empty() {
-                stuck.push(draft.finish(Stop::NoChoice, self.length_penalty));
+                stuck.push(draft.finish(Stop::NoChoice));
             }
             candidates.extend(best.into_iter().map(|(token, log_prob)| Candidate {
                 parent,
@@ -147,13 +134,9 @@ impl Beam {
     }
 
     /// Whether the most likely live hypothesis cannot overtake any finished one.
-    fn cannot_improve(&self, best: &Draft) -> bool {
-        let bound = penalized(best.log_probability, self.limit, self.length_penalty);
+    fn cannot_improve(&self, best: &Draft<'_>) -> bool {
+        let bound = best.score(self.limit);
         let is_full = self.finished.len() == self.n_best;
         is_full && (self.finished.last()).is_some_and(|worst| bound <= worst.score)
-    }
-
-    pub(super) fn finish(self) -> Vec<GeneratedSequence> {
-        self.finished
     }
 }

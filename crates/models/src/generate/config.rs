@@ -167,11 +167,10 @@ impl GenerateConfig {
                 ModelError::require(is_valid, "top_p", "above 0 and at most 1", top_p)?;
             }
         }
-        ModelError::at_least("max_length", 1, self.max_length)?;
-        let allowed = format!("at most {MAX_TOKENS}");
-        let is_valid = self.max_length <= MAX_TOKENS;
-        ModelError::require(is_valid, "max_length", allowed, self.max_length)?;
         let (min, max) = (self.min_length, self.max_length);
+        ModelError::at_least("max_length", 1, max)?;
+        let allowed = format!("at most {MAX_TOKENS}");
+        ModelError::require(max <= MAX_TOKENS, "max_length", allowed, max)?;
         let allowed = format!("at most max_length = {max}");
         ModelError::require(min <= max, "min_length", allowed, min)?;
         ModelError::at_least("no_repeat_ngram", 1, self.no_repeat_ngram.unwrap_or(1))?;
@@ -245,15 +244,11 @@ mod tests {
             .with_max_length(3)
             .with_min_length(3);
         assert_rejected(&valid, |config| config.check(10), cases);
+        let nan = "length_penalty must be at least 0, got NaN";
+        let infinite = "temperature must be above 0, got inf";
         for (strategy, message) in [
-            (
-                beam(f64::NAN, 1),
-                "length_penalty must be at least 0, got NaN",
-            ),
-            (
-                Strategy::sample(f64::INFINITY),
-                "temperature must be above 0, got inf",
-            ),
+            (beam(f64::NAN, 1), nan),
+            (Strategy::sample(f64::INFINITY), infinite),
         ] {
             let error = GenerateConfig::new(strategy).check(10).expect_err(message);
             assert_eq!(error.to_string(), message);

@@ -27,6 +27,16 @@ pub use self::config::{GenerateConfig, Strategy};
 pub use self::run::{generate, generate_streaming};
 pub use self::sequence::{GeneratedSequence, Stop};
 
+/// `[rows, new]` of the tokens for [`Generative::advance`].
+pub(crate) fn checked_dims(op: &str, tokens: &Tensor<2, Int>, expected_rows: usize) -> [usize; 2] {
+    let [rows, new] = tokens.dims();
+    assert!(
+        rows == expected_rows && new > 0,
+        "{op}: tokens must be [rows = {expected_rows}, new], at least one new, got [{rows}, {new}]"
+    );
+    [rows, new]
+}
+
 /// A model with incremental decoding.
 ///
 /// The rows of a state are independent sequences.

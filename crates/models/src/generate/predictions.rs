@@ -48,27 +48,15 @@ impl Predictions {
         }
     }
 
-    pub(super) fn best(
-        &mut self,
-        row: usize,
-        draft: &Draft,
-        config: &GenerateConfig,
-    ) -> Option<(u32, f32)> {
+    pub(super) fn best(&mut self, row: usize, draft: &Draft<'_>) -> Option<(u32, f32)> {
         match self {
             Self::Best(best) => Some(best[row]).filter(|(_, log_prob)| !log_prob.is_nan()),
-            Self::All { .. } => top_k(self.constrained(row, draft, config), 1)
-                .first()
-                .copied(),
+            Self::All { .. } => top_k(self.constrained(row, draft), 1).first().copied(),
         }
     }
 
     /// Log-probabilities of a row; minus infinity for tokens that the config forbids.
-    pub(super) fn constrained(
-        &mut self,
-        row: usize,
-        draft: &Draft,
-        config: &GenerateConfig,
-    ) -> &[f32] {
+    pub(super) fn constrained(&mut self, row: usize, draft: &Draft<'_>) -> &[f32] {
         let Self::All {
             log_probs,
             vocabulary,
@@ -77,7 +65,7 @@ impl Predictions {
             panic!("generation: only the most likely token of each row was read");
         };
         let log_probs = &mut log_probs[row * *vocabulary..][..*vocabulary];
-        apply_constraints(log_probs, draft, config);
+        apply_constraints(log_probs, draft);
         log_probs
     }
 }
@@ -88,7 +76,8 @@ pub(super) fn is_unconstrained(config: &GenerateConfig, generated: usize) -> boo
 }
 
 /// Sets the log-probabilities of forbidden tokens to minus infinity.
-fn apply_constraints(log_probs: &mut [f32], draft: &Draft, config: &GenerateConfig) {
+fn apply_constraints(log_probs: &mut [f32], draft: &Draft<'_>) {
+    let config = draft.config;
     for token in &config.never {
         log_probs[*token as usize] = f32::NEG_INFINITY;
     }
@@ -137,10 +126,8 @@ pub(super) fn sample(
         Some(count) => top_k(log_probs, count),
         None => (0..).zip(log_probs.iter().copied()).collect(),
     };
-    let max = tokens
-        .iter()
-        .map(|(_, log_prob)| *log_prob)
-        .fold(f32::NEG_INFINITY, f32::max);
+    let log_probs = tokens.iter().map(|(_, log_prob)| *log_prob);
+    let max = log_probs.fold(f32::NEG_INFINITY, f32::max);
     let weight =
         |(_, log_prob): &(u32, f32)| ((f64::from(*log_prob) - f64::from(max)) / temperature).exp();
     let weighted = tokens.into_iter().map(|token| (weight(&token), token));
@@ -249,12 +236,12 @@ mod tests {
     }
 
     fn forbidden(text: &[u32], prompt_len: usize, config: &GenerateConfig) -> Vec<u32> {
-        let mut draft = Draft::new(text[..prompt_len].to_vec());
+        let mut draft = Draft::new(text[..prompt_len].to_vec(), config);
         text[prompt_len..]
             .iter()
             .for_each(|token| draft.push(*token, 0.0));
         let mut log_probs = [0.0; 6];
-        apply_constraints(&mut log_probs, &draft, config);
+        apply_constraints(&mut log_probs, &draft);
         (0..6).filter(|id| log_probs[*id as usize] < 0.0).collect()
     }
 

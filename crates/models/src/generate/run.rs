@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::beam::Beam;
 use super::predictions::{Predictions, is_unconstrained};
-use super::sequence::Single;
+use super::sequence::{Draft, Single};
 use super::{GenerateConfig, GeneratedSequence, Generative, Strategy};
 use crate::{Limits, ModelError};
 
@@ -35,14 +35,6 @@ pub fn generate<Model: Generative, Prompt: AsRef<[u32]>>(
 /// [`generate`] with a callback that receives the row and the token of each row's best hypothesis
 /// as soon as it is final: immediately, or at the end of a beam search. The end token is not
 /// reported.
-///
-/// # Errors
-///
-/// As [`generate`].
-///
-/// # Panics
-///
-/// As [`generate`].
 pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
     model: &Model,
     mut state: Model::State,
@@ -55,10 +47,11 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
     if model.device().is_autodiff() {
         return Err(ModelError::AutodiffDevice);
     }
+    let prompts: Vec<&[u32]> = prompts.iter().map(AsRef::as_ref).collect();
     for (row, prompt) in prompts.iter().enumerate() {
-        limits.check(format_args!("row {row}"), prompt.as_ref())?;
-        if prompt.as_ref().is_empty() {
-            return Err(ModelError::EmptyPrompt { row });
+        limits.check(format_args!("row {row}"), prompt)?;
+        if prompt.is_empty() {
+            return Err(ModelError::EmptyPrompt(row));
         }
     }
     let count = model.rows(&state);
@@ -67,18 +60,15 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
         "generation: the state has {count} rows, got {} prompts",
         prompts.len()
     );
-    let lengths = prompts.iter().map(|prompt| prompt.as_ref().len());
-    let Some(prefill) = lengths.min() else {
+    let Some(prefill) = prompts.iter().map(|prompt| prompt.len()).min() else {
         return Ok(vec![]);
     };
     let device = model.device();
-    let mut rows: Vec<Row> = (prompts.iter().enumerate())
-        .map(|(index, prompt)| Row::new(index, prompt.as_ref(), prefill, limits, config))
+    let mut rows: Vec<Row<'_>> = (prompts.iter().enumerate())
+        .map(|(index, prompt)| Row::new(index, prompt, prefill, limits, config))
         .collect();
-    let first: Vec<u32> = (prompts.iter())
-        .flat_map(|prompt| &prompt.as_ref()[..prefill])
-        .copied()
-        .collect();
+    let first = prompts.iter().flat_map(|prompt| &prompt[..prefill]);
+    let first: Vec<u32> = first.copied().collect();
     let suppressed = suppressed_tokens(config, limits.vocabulary, &device);
     let mut logits = model.advance(token_tensor(&first, count, &device), &mut state);
     loop {
@@ -97,7 +87,7 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
         let mut first_row = 0;
         for row in &mut rows {
             let state_rows = row.state_rows;
-            for (offset, token) in row.next(&mut predictions, first_row, config) {
+            for (offset, token) in row.next(&mut predictions, first_row) {
                 continued.push(first_row + offset);
                 next.push(token);
             }
@@ -112,7 +102,11 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
         }
         logits = model.advance(token_tensor(&next, next.len(), &device), &mut state);
     }
-    Ok(rows.into_iter().map(|row| row.search.finish()).collect())
+    let finish = |row: Row<'_>| match row.search {
+        Search::Single(text) => text.finish(),
+        Search::Beam(beam) => beam.finished,
+    };
+    Ok(rows.into_iter().map(finish).collect())
 }
 
 /// Token ids as `[rows, ids.len() / rows]`.
@@ -136,42 +130,40 @@ fn suppressed_tokens(
     (!config.never.is_empty()).then(|| Tensor::from_data(mask, device))
 }
 
-struct Row {
+struct Row<'a> {
     index: usize,
     /// Rest of the prompt, in reverse order.
     prompt_rest: Vec<u32>,
     /// Number of rows of the state that belong to this row; 0 when finished.
     state_rows: usize,
-    search: Search,
+    search: Search<'a>,
     /// Number of tokens passed to the callback.
     reported: usize,
 }
 
-enum Search {
-    Single(Single),
-    Beam(Beam),
+enum Search<'a> {
+    Single(Single<'a>),
+    Beam(Beam<'a>),
 }
 
-impl Row {
+impl<'a> Row<'a> {
     fn new(
         index: usize,
         prompt: &[u32],
         prefill: usize,
         limits: Limits,
-        config: &GenerateConfig,
+        config: &'a GenerateConfig,
     ) -> Self {
         // The last generated token is not fed back and needs no position.
         let capacity = limits.longest.map(|longest| longest - prompt.len() + 1);
         let limit = config.max_length.min(capacity.unwrap_or(usize::MAX));
-        let text = prompt.to_vec();
+        let draft = Draft::new(prompt.to_vec(), config);
         let search = match config.strategy {
-            Strategy::Beam {
-                beams,
-                length_penalty,
-                n_best,
-            } => Search::Beam(Beam::new(text, (beams, length_penalty, n_best), limit)),
+            Strategy::Beam { beams, n_best, .. } => {
+                Search::Beam(Beam::new(draft, beams, n_best, limit))
+            }
             Strategy::Greedy | Strategy::Sample { .. } => {
-                Search::Single(Single::new(text, index as u64, limit))
+                Search::Single(Single::new(draft, index as u64, limit))
             }
         };
         Self {
@@ -195,22 +187,17 @@ impl Row {
     }
 
     /// The state rows of this row that continue, relative to `first_row`, and their next tokens.
-    fn next(
-        &mut self,
-        predictions: &mut Predictions,
-        first_row: usize,
-        config: &GenerateConfig,
-    ) -> Vec<(usize, u32)> {
+    fn next(&mut self, predictions: &mut Predictions, first_row: usize) -> Vec<(usize, u32)> {
         if self.state_rows == 0 {
             return vec![];
         }
         let next = match (self.prompt_rest.pop(), &mut self.search) {
             (Some(token), _) => vec![(0, token)],
             (None, Search::Single(text)) => {
-                let token = text.next(predictions, first_row, config);
+                let token = text.next(predictions, first_row);
                 token.map(|token| (0, token)).into_iter().collect()
             }
-            (None, Search::Beam(beam)) => beam.next(predictions, first_row, config),
+            (None, Search::Beam(beam)) => beam.next(predictions, first_row),
         };
         self.state_rows = next.len();
         next
@@ -226,14 +213,5 @@ impl Row {
             on_token(self.index, *token);
         }
         self.reported = tokens.len();
-    }
-}
-
-impl Search {
-    fn finish(self) -> Vec<GeneratedSequence> {
-        match self {
-            Self::Single(text) => text.finish(),
-            Self::Beam(beam) => beam.finish(),
-        }
     }
 }

@@ -31,16 +31,18 @@ pub enum Stop {
 
 /// A sequence in progress.
 #[derive(Debug, Clone)]
-pub(super) struct Draft {
+pub(super) struct Draft<'a> {
+    pub(super) config: &'a GenerateConfig,
     /// Prompt and generated tokens.
     pub(super) tokens: Vec<u32>,
     prompt_len: usize,
     pub(super) log_probability: f64,
 }
 
-impl Draft {
-    pub(super) fn new(prompt: Vec<u32>) -> Self {
+impl<'a> Draft<'a> {
+    pub(super) fn new(prompt: Vec<u32>, config: &'a GenerateConfig) -> Self {
         Self {
+            config,
             prompt_len: prompt.len(),
             tokens: prompt,
             log_probability: 0.0,
@@ -56,36 +58,40 @@ impl Draft {
         self.log_probability += f64::from(log_prob);
     }
 
-    pub(super) fn finish(&self, stop: Stop, length_penalty: f64) -> GeneratedSequence {
+    /// Log-probability divided by the length penalty for this length.
+    pub(super) fn score(&self, length: usize) -> f64 {
+        let exponent = match self.config.strategy {
+            Strategy::Beam { length_penalty, .. } => length_penalty,
+            Strategy::Greedy | Strategy::Sample { .. } => 0.0,
+        };
+        self.log_probability / ((5 + length) as f64 / 6.0).powf(exponent)
+    }
+
+    pub(super) fn finish(&self, stop: Stop) -> GeneratedSequence {
         let length = self.generated().len() + usize::from(stop == Stop::End);
         GeneratedSequence {
             tokens: self.generated().to_vec(),
             log_probability: self.log_probability,
-            score: penalized(self.log_probability, length, length_penalty),
+            score: self.score(length),
             stop,
         }
     }
 }
 
-/// Log-probability divided by the length penalty.
-pub(super) fn penalized(log_probability: f64, length: usize, length_penalty: f64) -> f64 {
-    log_probability / ((5 + length) as f64 / 6.0).powf(length_penalty)
-}
-
 /// Greedy decoding or sampling of one row.
 #[derive(Debug)]
-pub(super) struct Single {
-    draft: Draft,
+pub(super) struct Single<'a> {
+    draft: Draft<'a>,
     stop: Option<Stop>,
     /// Random stream of the row.
     stream: u64,
     limit: usize,
 }
 
-impl Single {
-    pub(super) fn new(prompt: Vec<u32>, stream: u64, limit: usize) -> Self {
+impl<'a> Single<'a> {
+    pub(super) fn new(draft: Draft<'a>, stream: u64, limit: usize) -> Self {
         Self {
-            draft: Draft::new(prompt),
+            draft,
             stop: None,
             stream,
             limit,
@@ -97,12 +103,8 @@ impl Single {
     }
 
     /// Chooses the next token; `None` if the sequence is finished.
-    pub(super) fn next(
-        &mut self,
-        predictions: &mut Predictions,
-        row: usize,
-        config: &GenerateConfig,
-    ) -> Option<u32> {
+    pub(super) fn next(&mut self, predictions: &mut Predictions, row: usize) -> Option<u32> {
+        let config = self.draft.config;
         let chosen = match config.strategy {
             Strategy::Sample {
                 temperature,
@@ -112,10 +114,10 @@ impl Single {
                 // The counter is the token's index, so prompts of other rows have no influence.
                 let counter = [self.stream, self.generated().len() as u64];
                 let random = uniform(config.seed, counter);
-                let log_probs = predictions.constrained(row, &self.draft, config);
+                let log_probs = predictions.constrained(row, &self.draft);
                 sample(log_probs, temperature, top_k, top_p, random)
             }
-            Strategy::Greedy | Strategy::Beam { .. } => predictions.best(row, &self.draft, config),
+            Strategy::Greedy | Strategy::Beam { .. } => predictions.best(row, &self.draft),
         };
         let Some((token, log_prob)) = chosen else {
             self.stop = Some(Stop::NoChoice);
@@ -136,6 +138,6 @@ impl Single {
 
     pub(super) fn finish(&self) -> Vec<GeneratedSequence> {
         let stop = self.stop.unwrap_or(Stop::Length);
-        vec![self.draft.finish(stop, 0.0)]
+        vec![self.draft.finish(stop)]
     }
 }

@@ -1,38 +1,30 @@
 //! Incremental decoding of a GPT.
 
 use burn::tensor::{Device, Int, Tensor};
-use zoo_attention::DecodeCache;
+use zoo_attention::Pattern;
 
 use super::Gpt;
-use crate::blocks::{EncoderLayer, INITIAL_CAPACITY};
+use crate::blocks::LayerState;
+use crate::generate::checked_dims;
 use crate::{Generative, ModelError};
 
 /// Decoding state of a [`Gpt`]: a key/value cache for each layer.
 #[derive(Debug, Clone)]
 pub struct GptState {
-    caches: Vec<DecodeCache>,
+    layers: Vec<LayerState>,
     rows: usize,
 }
 
 impl Gpt {
-    /// Creates an empty state for `rows` sequences.
+    /// Creates an empty state for `rows` sequences, at least one.
     ///
     /// # Errors
     ///
     /// [`ModelError::Attention`] if the mechanism does not support incremental decoding.
-    ///
-    /// # Panics
-    ///
-    /// If `rows` is 0.
     pub fn start(&self, rows: usize) -> Result<GptState, ModelError> {
         assert!(rows > 0, "GPT: a state needs at least one row, got 0");
-        let field = "attention";
-        let cache = |layer: &EncoderLayer| {
-            let cache = layer.attention.decode_cache(INITIAL_CAPACITY);
-            cache.map_err(|source| ModelError::Attention { field, source })
-        };
-        let caches = self.layers.iter().map(cache).collect::<Result<_, _>>()?;
-        Ok(GptState { caches, rows })
+        let layers = LayerState::start(&self.layers, "attention", None)?;
+        Ok(GptState { layers, rows })
     }
 }
 
@@ -56,26 +48,19 @@ impl Generative for Gpt {
     }
 
     fn advance(&self, tokens: Tensor<2, Int>, state: &mut GptState) -> Tensor<2> {
-        let [rows, new] = tokens.dims();
-        assert!(
-            rows == state.rows && new > 0,
-            "GPT: tokens must be [rows = {}, new], at least one new, got {:?}",
-            state.rows,
-            tokens.dims()
-        );
-        let first = state.caches.first().map_or(0, DecodeCache::len);
-        let mut hidden = self.embed(tokens, first);
-        for (layer, cache) in self.layers.iter().zip(&mut state.caches) {
-            hidden = layer.advance(hidden, cache);
+        let [rows, new] = checked_dims("GPT", &tokens, state.rows);
+        let mut hidden = self.embed(tokens, state.layers[0].cache.len());
+        for (layer, state) in self.layers.iter().zip(&mut state.layers) {
+            hidden = layer.advance(hidden, state, Pattern::Full);
         }
         let last = hidden.slice_dim(1, new - 1..new);
         self.predict(last).reshape([rows, self.vocabulary()])
     }
 
     fn select(&self, state: &GptState, rows: &[usize]) -> GptState {
-        let select = |cache: &DecodeCache| cache.select(rows);
+        let select = |layer: &LayerState| layer.select(rows);
         GptState {
-            caches: state.caches.iter().map(select).collect(),
+            layers: state.layers.iter().map(select).collect(),
             rows: rows.len(),
         }
     }

@@ -33,9 +33,10 @@ use zoo_spec::{GptSpec, Norm};
 
 pub use self::generate::GptState;
 use crate::blocks::{
-    EncoderLayer, LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, embed,
+    LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
     linear, logits, normal,
 };
+use crate::summary::matrix_or_tied;
 use crate::{Limits, ModelError, Summary, Tokens};
 
 /// Configuration of a [`Gpt`]. The defaults are GPT-2's, except for the sizes.
@@ -48,7 +49,7 @@ use crate::{Limits, ModelError, Summary, Tokens};
 ///     .with_n_heads_kv(Some(4))
 ///     .with_positions(PositionEncoding::rotary(1e4))
 ///     .with_attention(Mechanism::SlidingWindow);
-/// assert_eq!(config.check(), Ok(()));
+/// assert!(config.check().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GptConfig {
@@ -76,11 +77,7 @@ impl GptConfig {
         Self { vocabulary, spec }
     }
 
-    /// Checks the config without creating the model.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] with the field, its allowed values and its value.
+    /// Checks the config without creating the model. An error names the field and allowed values.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         check_keys(&self.spec, GptSpec::KEYS)?;
@@ -88,17 +85,11 @@ impl GptConfig {
             .check("attention", &self.spec.attention, Role::Any)
     }
 
-    /// Initializes the model, for configs that come from a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check).
-    pub fn try_init(&self, device: &Device) -> Result<Gpt, ModelError> {
-        self.check()?;
+    fn build(&self, device: &Device) -> Gpt {
         let (plan, spec) = (self.plan(), &self.spec);
         let initializer = normal(INIT_STD);
-        let layer = |_| plan.encoder_layer(&spec.attention, device);
-        Ok(Gpt {
+        let layer = |_| plan.layer(&spec.attention, None, device);
+        Gpt {
             embedding: EmbeddingConfig::new(self.vocabulary, spec.d_model)
                 .with_initializer(initializer.clone())
                 .init(device),
@@ -106,12 +97,12 @@ impl GptConfig {
             dropout: DropoutConfig::new(spec.dropout).init(),
             layers: (0..spec.layers).map(layer).collect(),
             norm: plan.layer_norm(device),
-            head: (!spec.tied).then(|| {
+            head: (!spec.tie_embeddings).then(|| {
                 let sizes = [spec.d_model, self.vocabulary];
                 linear(sizes, false, &initializer, device)
             }),
             config: self.clone(),
-        })
+        }
     }
 
     fn plan(&self) -> LayerPlan {
@@ -137,7 +128,7 @@ pub struct Gpt {
     /// Dropout of the embeddings.
     pub dropout: Dropout,
     /// Layers, first to last.
-    pub layers: Vec<EncoderLayer>,
+    pub layers: Vec<TransformerLayer>,
     /// Final layer norm.
     pub norm: LayerNorm,
     /// Output projection; `None` if tied to the embedding.
@@ -160,19 +151,11 @@ impl Gpt {
     ///
     /// If a sequence is longer than the learned positions.
     pub fn forward(&self, tokens: &Tokens) -> Tensor<3> {
-        self.predict(self.hidden_states(tokens, &Recorder::default()))
+        self.predict(self.hidden_states(tokens, Recorder::Disabled))
     }
 
     /// [`forward`](Self::forward), and the mean entropy of the attention weights, `[1]`, for an
-    /// entropy penalty.
-    ///
-    /// # Errors
-    ///
-    /// [`AttentionError`] for a mechanism whose weights do not sum to one.
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// entropy penalty; an error for a mechanism whose weights do not sum to one.
     pub fn forward_with_entropy(
         &self,
         tokens: &Tokens,
@@ -197,30 +180,28 @@ impl Gpt {
     }
 
     /// Output of the last layer, `[batch, seq, d_model]`.
-    fn hidden_states(&self, tokens: &Tokens, recorder: &Recorder) -> Tensor<3> {
+    fn hidden_states(&self, tokens: &Tokens, recorder: Recorder<'_>) -> Tensor<3> {
         let options = SelfAttentionOptions::new(tokens.lengths(), true, recorder);
         let layers = self.layers.iter();
         layers.fold(self.embed(tokens.ids(), 0), |hidden, layer| {
-            layer.forward(hidden, options)
+            layer.forward(hidden, options, None)
         })
     }
 
     /// Limits of the input.
     pub fn limits(&self) -> Limits {
-        Limits::new(
-            self.config.vocabulary,
-            self.config.spec.positions.max_positions(),
-        )
+        let max_positions = self.config.spec.positions.max_positions();
+        Limits::new(self.config.vocabulary, max_positions)
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of
-    /// `seq` tokens.
-    ///
-    /// # Panics
-    ///
-    /// If a length is 0.
+    /// `seq` tokens, at least one.
     pub fn flops(&self, batch: usize, seq: usize) -> f64 {
-        let layers: f64 = self.layers.iter().map(|layer| layer.flops(seq, true)).sum();
+        let layers: f64 = self
+            .layers
+            .iter()
+            .map(|layer| layer.flops(seq, true, 0))
+            .sum();
         let head = 2.0 * (seq * self.config.spec.d_model * self.config.vocabulary) as f64;
         batch as f64 * (layers + head)
     }
@@ -232,11 +213,8 @@ impl Gpt {
         let table = format!("{vocabulary} x {d_model}");
         let positions = spec.positions.name();
         let layers = self.config.plan().sizes(spec.layers, mechanism.name());
-        let layer_params = self.layers.iter().map(EncoderLayer::parameters).sum();
-        let head = match &self.head {
-            Some(_) => format!("{d_model} x {vocabulary}"),
-            None => "tied to embedding".to_owned(),
-        };
+        let layer_params = self.layers.iter().map(TransformerLayer::parameters).sum();
+        let head = matrix_or_tied(self.head.as_ref(), [d_model, *vocabulary], "embedding");
         Summary::new(format!("GPT of {} layers, {mechanism}", spec.layers))
             .with("embedding", table, self.embedding.num_params())
             .with("positions", positions, self.positions.num_params())

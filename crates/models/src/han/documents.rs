@@ -36,38 +36,30 @@ impl Documents {
         if documents.is_empty() {
             return Err(ModelError::EmptyBatch);
         }
+        let counts: Vec<usize> = documents.iter().map(|it| it.as_ref().len()).collect();
+        let max_sentences = counts.iter().copied().max().unwrap_or(0).max(1);
         let mut non_empty: Vec<&[u32]> = vec![];
-        let mut layout: Vec<Vec<Option<usize>>> = vec![];
-        for (index, document) in documents.iter().enumerate() {
-            let mut rows = vec![];
-            for (sentence, words) in document.as_ref().iter().enumerate() {
+        let mut layout = vec![None; documents.len() * max_sentences];
+        let slots = layout.chunks_mut(max_sentences);
+        for (index, (document, slots)) in documents.iter().zip(slots).enumerate() {
+            for (sentence, (words, slot)) in document.as_ref().iter().zip(slots).enumerate() {
                 let words = words.as_ref();
-                limits.check(
-                    format_args!("sentence {sentence} of document {index}"),
-                    words,
-                )?;
-                let has_words = !words.is_empty();
-                rows.push(has_words.then_some(non_empty.len()));
-                if has_words {
+                let name = format_args!("sentence {sentence} of document {index}");
+                limits.check(name, words)?;
+                if !words.is_empty() {
+                    *slot = Some(non_empty.len());
                     non_empty.push(words);
                 }
             }
-            layout.push(rows);
         }
         if non_empty.is_empty() {
             non_empty.push(&[]);
         }
-        let sentences = Tokens::new(&non_empty, limits, device)?;
-        let counts: Vec<usize> = layout.iter().map(Vec::len).collect();
-        let max_sentences = counts.iter().copied().max().unwrap_or(0).max(1);
         let padding = non_empty.len();
-        let padded = |document: &Vec<Option<usize>>| -> Vec<usize> {
-            let row = |i: usize| document.get(i).copied().flatten().unwrap_or(padding);
-            (0..max_sentences).map(row).collect()
-        };
+        let rows = layout.into_iter().map(|row| row.unwrap_or(padding));
         Ok(Self {
-            sentences,
-            rows: layout.iter().flat_map(padded).collect(),
+            sentences: Tokens::new(&non_empty, limits, device)?,
+            rows: rows.collect(),
             counts,
         })
     }

@@ -23,7 +23,7 @@ use zoo_spec::{Cell, HanSpec};
 
 pub use self::documents::Documents;
 use crate::blocks::normal;
-use crate::{ContextAttention, ContextAttentionConfig, Limits, ModelError, Summary};
+use crate::{ContextAttention, Limits, ModelError, Summary};
 
 /// Configuration of a [`Han`]. The default sizes are the paper's.
 ///
@@ -55,13 +55,7 @@ impl HanConfig {
         }
     }
 
-    /// Initializes the model, for configs that come from a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check).
-    pub fn try_init(&self, device: &Device) -> Result<Han, ModelError> {
-        self.check()?;
+    fn build(&self, device: &Device) -> Han {
         let spec = &self.spec;
         let encoder = |d_input: usize, d_hidden: usize| {
             RecurrentConfig::new(d_input, d_hidden)
@@ -69,26 +63,22 @@ impl HanConfig {
                 .with_direction(Direction::Both)
                 .init(device)
         };
-        let attention = |d_model| ContextAttentionConfig::new(d_model, spec.d_attention);
-        Ok(Han {
+        let attention = |d_model| ContextAttention::new(d_model, spec.d_attention, device);
+        Han {
             embedding: EmbeddingConfig::new(self.vocabulary, spec.d_embedding)
                 .with_initializer(normal(0.1))
                 .init(device),
             word_encoder: encoder(spec.d_embedding, spec.d_word),
-            word_attention: attention(2 * spec.d_word).init(device),
+            word_attention: attention(2 * spec.d_word),
             sentence_encoder: encoder(2 * spec.d_word, spec.d_sentence),
-            sentence_attention: attention(2 * spec.d_sentence).init(device),
+            sentence_attention: attention(2 * spec.d_sentence),
             classifier: LinearConfig::new(2 * spec.d_sentence, self.classes).init(device),
             dropout: DropoutConfig::new(spec.dropout).init(),
             config: self.clone(),
-        })
+        }
     }
 
-    /// Checks the config without creating the model.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError::Range`] with the field, its allowed values and its value.
+    /// Checks the config without creating the model. An error names the field and allowed values.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         ModelError::at_least("classes", 1, self.classes)?;

@@ -141,11 +141,8 @@ impl SourceAttention {
 
     /// Floating-point operations of the matmuls for one example.
     pub(super) fn flops(&self, source: usize, target: usize, d_hidden: usize) -> f64 {
-        let elements = |linear: &Option<Linear>| {
-            linear
-                .as_ref()
-                .map_or(0, |linear| linear.weight.num_params())
-        };
+        let weight = |linear: &Linear| linear.weight.num_params();
+        let elements = |linear: &Option<Linear>| linear.as_ref().map_or(0, weight);
         let query = elements(&self.query) + self.matrix.as_ref().map_or(0, Param::num_params);
         let projections = source * elements(&self.key) + target * query;
         let pairs = match self.kind {

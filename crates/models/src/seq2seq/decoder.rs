@@ -5,7 +5,7 @@ use burn::tensor::activation::tanh;
 use burn::tensor::{Int, Tensor};
 use zoo_kernels::dropout;
 use zoo_kernels::recurrent::{LayerState, RecurrentState};
-use zoo_spec::Feeding;
+use zoo_spec::InputFeeding;
 
 use super::Seq2Seq;
 use super::alignment::ProjectedSource;
@@ -48,7 +48,7 @@ impl Seq2Seq {
             recurrent: RecurrentState {
                 layers: self.bridge.iter().map(initial).collect(),
             },
-            fed: (self.config.spec.feeding == Feeding::Input).then(zeros),
+            fed: (self.config.spec.input_feeding == InputFeeding::Attentional).then(zeros),
             position: 0,
         }
     }
@@ -110,13 +110,13 @@ impl Seq2Seq {
             state.recurrent = recurrent;
             hidden
         };
-        let (hidden, (context, weights)) = match self.config.spec.feeding {
-            Feeding::Context => {
+        let (hidden, (context, weights)) = match self.config.spec.input_feeding {
+            InputFeeding::Context => {
                 let attended = attend(state.recurrent.top(), state);
                 let input = Tensor::cat(vec![embedded, attended.0.clone()], 1);
                 (recur(input, state), attended)
             }
-            Feeding::Input | Feeding::None => {
+            InputFeeding::Attentional | InputFeeding::None => {
                 let fed = state.fed.take();
                 let input: Vec<_> = [embedded].into_iter().chain(fed).collect();
                 let hidden = recur(Tensor::cat(input, 1), state);
@@ -125,7 +125,8 @@ impl Seq2Seq {
         };
         let both = Tensor::cat(vec![context, hidden], 1); // [batch, 2 d_hidden]
         let combined = tanh(self.combination.forward(both));
-        state.fed = (self.config.spec.feeding == Feeding::Input).then(|| combined.clone());
+        state.fed =
+            (self.config.spec.input_feeding == InputFeeding::Attentional).then(|| combined.clone());
         state.position += 1;
         (combined, weights)
     }

@@ -4,6 +4,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use super::{Seq2Seq, Seq2SeqState};
 use crate::Generative;
+use crate::generate::checked_dims;
 use crate::tokens::row_indices;
 
 impl Generative for Seq2Seq {
@@ -26,12 +27,7 @@ impl Generative for Seq2Seq {
     }
 
     fn advance(&self, tokens: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        let rows = self.rows(state);
-        let [batch, new] = tokens.dims();
-        assert!(
-            batch == rows && new > 0,
-            "Seq2Seq: tokens must be [rows = {rows}, new], at least one new, got [{batch}, {new}]"
-        );
+        checked_dims("Seq2Seq", &tokens, self.rows(state));
         let step = |token: Tensor<2, Int>| {
             let embedded = self.embed(token).squeeze_dim(1); // [rows, d_embedding]
             self.step(embedded, state).0

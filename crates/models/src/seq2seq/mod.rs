@@ -20,14 +20,14 @@
 //!
 //! | name | |
 //! |---|---|
-//! | `source_embedding.weight` | `[source_vocabulary, d_embedding]`; shared with the target with `tying: all` |
+//! | `source_embedding.weight` | `[source_vocabulary, d_embedding]`; shared with the target with `tie_embeddings: all` |
 //! | `target_embedding.weight` | `[target_vocabulary, d_embedding]` |
 //! | `encoder.layers.N.{forward,reverse}.{input,hidden}.{weight,bias}` | `d_hidden / 2` each |
 //! | `bridge.N.{weight,bias}` | from the encoder's last state to layer `N` of the decoder |
 //! | `decoder.layers.N.forward.{input,hidden}.{weight,bias}` | input: token embedding, then `fed` |
 //! | `attention.{query,key}.…`, `attention.{vector,matrix}` | parameters of the score |
 //! | `combination.weight` | `[2 d_hidden, d_hidden]`: rows of the context, then of the state |
-//! | `head.{weight,bias}` | `[d_hidden, target_vocabulary]`, with `tying: none` |
+//! | `head.{weight,bias}` | `[d_hidden, target_vocabulary]`, with `tie_embeddings: none` |
 
 mod alignment;
 mod decoder;
@@ -40,10 +40,11 @@ use serde::{Deserialize, Serialize};
 use zoo_kernels::dropout;
 use zoo_kernels::recurrent::{Direction, Recurrent, RecurrentConfig};
 use zoo_spec::keys::check_keys;
-use zoo_spec::{Alignment, Feeding, Seq2SeqSpec, Tying};
+use zoo_spec::{Alignment, InputFeeding, Seq2SeqSpec, Tying};
 
 pub use self::alignment::SourceAttention;
 pub use self::decoder::Seq2SeqState;
+use crate::summary::matrix_or_tied;
 use crate::{Limits, ModelError, Summary, Tokens};
 
 /// Configuration of a [`Seq2Seq`]. The defaults are Luong's input feeding and Bahdanau's score.
@@ -53,7 +54,7 @@ use crate::{Limits, ModelError, Summary, Tokens};
 /// let config = Seq2SeqConfig::new(8000, 6000)
 ///     .with_d_hidden(256)
 ///     .with_attention(Alignment::local_p(5));
-/// assert_eq!(config.check(), Ok(()));
+/// assert!(config.check().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Seq2SeqConfig {
@@ -78,52 +79,38 @@ impl Seq2SeqConfig {
         }
     }
 
-    /// Checks the config without creating the model.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] with the field, its allowed values and its value.
+    /// Checks the config without creating the model. An error names the field and allowed values.
     pub fn check(&self) -> Result<(), ModelError> {
         ModelError::at_least("source_vocabulary", 1, self.source_vocabulary)?;
         ModelError::at_least("target_vocabulary", 1, self.target_vocabulary)?;
-        check_keys(&self.spec, Seq2SeqSpec::KEYS)?;
-        let Seq2SeqSpec {
-            tying,
-            d_embedding,
-            d_hidden,
-            ..
-        } = self.spec;
+        let spec = &self.spec;
+        check_keys(spec, Seq2SeqSpec::KEYS)?;
+        let (tie_embeddings, d_embedding, d_hidden) =
+            (spec.tie_embeddings, spec.d_embedding, spec.d_hidden);
         let allowed = "even, half for each direction of the encoder";
         ModelError::require(d_hidden.is_multiple_of(2), "d_hidden", allowed, d_hidden)?;
-        ModelError::check_tying(tying, [self.source_vocabulary, self.target_vocabulary])?;
-        let is_valid = tying == Tying::None || d_embedding == d_hidden;
+        ModelError::check_tying(
+            tie_embeddings,
+            [self.source_vocabulary, self.target_vocabulary],
+        )?;
+        let is_valid = tie_embeddings == Tying::None || d_embedding == d_hidden;
         let allowed =
             format!("none where d_embedding = {d_embedding} and d_hidden = {d_hidden} differ");
-        ModelError::require(is_valid, "tying", allowed, tying.name())
+        ModelError::require(is_valid, "tie_embeddings", allowed, tie_embeddings.name())
     }
 
-    /// Initializes the model, for configs that come from a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check).
-    pub fn try_init(&self, device: &Device) -> Result<Seq2Seq, ModelError> {
-        self.check()?;
+    fn build(&self, device: &Device) -> Seq2Seq {
         let spec = &self.spec;
-        let &Seq2SeqSpec {
-            d_embedding,
-            d_hidden,
-            ..
-        } = spec;
+        let (d_embedding, d_hidden) = (spec.d_embedding, spec.d_hidden);
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
         let embedding =
             |vocabulary: usize| EmbeddingConfig::new(vocabulary, d_embedding).init(device);
         let linear = |from: usize, to: usize, bias: bool| {
             LinearConfig::new(from, to).with_bias(bias).init(device)
         };
-        let d_fed = match spec.feeding {
-            Feeding::None => 0,
-            Feeding::Input | Feeding::Context => d_hidden,
+        let d_fed = match spec.input_feeding {
+            InputFeeding::None => 0,
+            InputFeeding::Attentional | InputFeeding::Context => d_hidden,
         };
         let encoder = RecurrentConfig::new(d_embedding, d_hidden / 2)
             .with_direction(Direction::Both)
@@ -133,19 +120,20 @@ impl Seq2SeqConfig {
             .with_layers(decoder_layers)
             .with_dropout(spec.dropout);
         let bridge = |_| linear(d_hidden, d_hidden, true);
-        Ok(Seq2Seq {
-            source_embedding: (spec.tying != Tying::All).then(|| embedding(self.source_vocabulary)),
+        Seq2Seq {
+            source_embedding: (spec.tie_embeddings != Tying::All)
+                .then(|| embedding(self.source_vocabulary)),
             target_embedding: embedding(self.target_vocabulary),
             encoder: encoder.init(device),
             bridge: (0..decoder_layers).map(bridge).collect(),
             decoder: decoder.init(device),
             attention: SourceAttention::new(spec.attention, d_hidden, device),
             combination: linear(2 * d_hidden, d_hidden, false),
-            head: (spec.tying == Tying::None)
+            head: (spec.tie_embeddings == Tying::None)
                 .then(|| linear(d_hidden, self.target_vocabulary, true)),
             dropout: DropoutConfig::new(spec.dropout).init(),
             config: self.clone(),
-        })
+        }
     }
 }
 
@@ -221,8 +209,8 @@ impl Seq2Seq {
             "Seq2Seq: teacher forcing must be from 0 to 1, got {teacher_forcing}"
         );
         let mut state = self.start(source);
-        let (hidden, alignment) = match self.config.spec.feeding {
-            Feeding::None if teacher_forcing == 1.0 => self.decode_parallel(target, state),
+        let (hidden, alignment) = match self.config.spec.input_feeding {
+            InputFeeding::None if teacher_forcing == 1.0 => self.decode_parallel(target, state),
             _ => self.decode_sequential(target, &mut state, teacher_forcing, seed),
         };
         Seq2SeqOutput {
@@ -256,26 +244,19 @@ impl Seq2Seq {
 
     /// Summary of the model.
     pub fn summary(&self) -> Summary {
-        let Seq2SeqConfig {
-            source_vocabulary,
-            target_vocabulary,
-            spec,
-        } = &self.config;
+        let config = &self.config;
+        let spec = &config.spec;
         let (d_embedding, d_hidden) = (spec.d_embedding, spec.d_hidden);
         let attention = spec.attention.name();
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
-        let source = match &self.source_embedding {
-            Some(_) => format!("{source_vocabulary} x {d_embedding}"),
-            None => "tied to target embedding".to_owned(),
-        };
-        let head = match &self.head {
-            Some(_) => format!("{d_hidden} x {target_vocabulary}"),
-            None => "tied to target embedding".to_owned(),
-        };
+        let sizes = [config.source_vocabulary, d_embedding];
+        let source = matrix_or_tied(self.source_embedding.as_ref(), sizes, "target embedding");
+        let sizes = [d_hidden, config.target_vocabulary];
+        let head = matrix_or_tied(self.head.as_ref(), sizes, "target embedding");
         let bridge = self.bridge.iter().map(Module::num_params).sum();
-        let target = format!("{target_vocabulary} x {d_embedding}");
+        let target = format!("{} x {d_embedding}", config.target_vocabulary);
         let encoder = format!("{encoder_layers} x 2 x {}", d_hidden / 2);
-        let feeding = spec.feeding.name();
+        let feeding = spec.input_feeding.name();
         let decoder = format!("{decoder_layers} x {d_hidden}, feeding {feeding}");
         let combination = format!("{} x {d_hidden}", 2 * d_hidden);
         let source_params = self.source_embedding.num_params();

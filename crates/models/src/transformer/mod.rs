@@ -13,13 +13,13 @@
 //!
 //! | name | |
 //! |---|---|
-//! | `source_embedding.weight` | `[source_vocabulary, d_model]`; shared with the target with `tying: all` |
+//! | `source_embedding.weight` | `[source_vocabulary, d_model]`; shared with the target with `tie_embeddings: all` |
 //! | `source_positions.table` | `[longest, d_model]`, if learned |
 //! | `target_embedding.weight` | `[target_vocabulary, d_model]` |
 //! | `target_positions.table` | `[longest, d_model]`, if learned |
 //! | `encoder.layers.N.…`, `decoder.layers.N.…` | see [`blocks`](crate::blocks) |
 //! | `encoder.norm.{gamma,beta}`, `decoder.norm.{gamma,beta}` | with `final_norm` |
-//! | `head.{weight,bias}` | `[d_model, target_vocabulary]`, with `tying: none` |
+//! | `head.{weight,bias}` | `[d_model, target_vocabulary]`, with `tie_embeddings: none` |
 
 mod generate;
 
@@ -27,16 +27,17 @@ use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Linear};
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
-use zoo_attention::{AttentionError, MechanismConfig, Pattern};
+use zoo_attention::{AttentionError, MechanismConfig};
 use zoo_kernels::dropout;
 use zoo_spec::keys::check_keys;
 use zoo_spec::{Norm, TransformerSpec, Tying};
 
 pub use self::generate::TransformerState;
 use crate::blocks::{
-    DecoderLayer, EncoderLayer, LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions,
-    embed, final_norm, linear, logits, normal,
+    LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
+    final_norm, linear, logits, normal,
 };
+use crate::summary::matrix_or_tied;
 use crate::tokens::padding_pattern;
 use crate::{Limits, ModelError, Summary, Tokens};
 
@@ -49,7 +50,7 @@ use crate::{Limits, ModelError, Summary, Tokens};
 ///     .with_norm(Norm::Pre)
 ///     .with_encoder_attention(Mechanism::Longformer)
 ///     .with_cross_attention(Mechanism::Additive);
-/// assert_eq!(config.check(), Ok(()));
+/// assert!(config.check().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransformerConfig {
@@ -83,40 +84,22 @@ impl TransformerConfig {
             .with_norm(Norm::Post)
     }
 
-    /// Checks the config without creating the model.
-    ///
-    /// # Errors
-    ///
-    /// [`ModelError`] with the field, its allowed values and its value.
+    /// Checks the config without creating the model. An error names the field and allowed values.
     pub fn check(&self) -> Result<(), ModelError> {
         let [source, target] = [self.source_vocabulary, self.target_vocabulary];
         ModelError::at_least("source_vocabulary", 1, source)?;
         ModelError::at_least("target_vocabulary", 1, target)?;
         let spec = &self.spec;
         check_keys(spec, TransformerSpec::KEYS)?;
-        ModelError::check_tying(spec.tying, [source, target])?;
+        ModelError::check_tying(spec.tie_embeddings, [source, target])?;
         let plan = self.plan();
-        for (field, mechanism, role) in [
-            (
-                "encoder_attention",
-                &spec.encoder_attention,
-                Role::Bidirectional,
-            ),
-            ("decoder_attention", &spec.decoder_attention, Role::Any),
-            ("cross_attention", &spec.cross_attention, Role::Cross),
-        ] {
-            plan.check(field, mechanism, role)?;
-        }
-        Ok(())
+        let encoder = &spec.encoder_attention;
+        plan.check("encoder_attention", encoder, Role::Bidirectional)?;
+        plan.check("decoder_attention", &spec.decoder_attention, Role::Any)?;
+        plan.check("cross_attention", &spec.cross_attention, Role::Cross)
     }
 
-    /// Initializes the model, for configs that come from a file.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check).
-    pub fn try_init(&self, device: &Device) -> Result<Transformer, ModelError> {
-        self.check()?;
+    fn build(&self, device: &Device) -> Transformer {
         let (plan, spec) = (self.plan(), &self.spec);
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
         // The scale an output head needs; `scale_embeddings` brings them to the scale of positions.
@@ -129,28 +112,29 @@ impl TransformerConfig {
         let positions =
             || PositionEmbedding::new(spec.positions, spec.d_model, &initializer, device);
         let norm = || spec.final_norm.then(|| plan.layer_norm(device));
-        let encoder_layer = |_| plan.encoder_layer(&spec.encoder_attention, device);
-        let decoder_layer =
-            |_| plan.decoder_layer(&spec.decoder_attention, &spec.cross_attention, device);
+        let encoder_layer = |_| plan.layer(&spec.encoder_attention, None, device);
+        let cross = Some(&spec.cross_attention);
+        let decoder_layer = |_| plan.layer(&spec.decoder_attention, cross, device);
         let head_sizes = [spec.d_model, self.target_vocabulary];
-        Ok(Transformer {
-            source_embedding: (spec.tying != Tying::All).then(|| embedding(self.source_vocabulary)),
+        Transformer {
+            source_embedding: (spec.tie_embeddings != Tying::All)
+                .then(|| embedding(self.source_vocabulary)),
             source_positions: positions(),
             target_embedding: embedding(self.target_vocabulary),
             target_positions: positions(),
             dropout: DropoutConfig::new(spec.dropout).init(),
-            encoder: Encoder {
+            encoder: LayerStack {
                 layers: (0..encoder_layers).map(encoder_layer).collect(),
                 norm: norm(),
             },
-            decoder: Decoder {
+            decoder: LayerStack {
                 layers: (0..decoder_layers).map(decoder_layer).collect(),
                 norm: norm(),
             },
-            head: (spec.tying == Tying::None)
+            head: (spec.tie_embeddings == Tying::None)
                 .then(|| linear(head_sizes, spec.bias, &plan.initializer, device)),
             config: self.clone(),
-        })
+        }
     }
 
     fn plan(&self) -> LayerPlan {
@@ -173,31 +157,36 @@ pub struct Transformer {
     /// Dropout of the embeddings.
     pub dropout: Dropout,
     /// Encoder.
-    pub encoder: Encoder,
+    pub encoder: LayerStack,
     /// Decoder.
-    pub decoder: Decoder,
+    pub decoder: LayerStack,
     /// Output projection; `None` if tied to the target embedding.
     pub head: Option<Linear>,
     #[module(skip)]
     config: TransformerConfig,
 }
 
-/// Stack of encoder layers.
+/// Encoder or decoder.
 #[derive(Module, Debug)]
-pub struct Encoder {
+pub struct LayerStack {
     /// Layers, first to last.
-    pub layers: Vec<EncoderLayer>,
+    pub layers: Vec<TransformerLayer>,
     /// Final layer norm.
     pub norm: Option<LayerNorm>,
 }
 
-/// Stack of decoder layers.
-#[derive(Module, Debug)]
-pub struct Decoder {
-    /// Layers, first to last.
-    pub layers: Vec<DecoderLayer>,
-    /// Final layer norm.
-    pub norm: Option<LayerNorm>,
+impl LayerStack {
+    fn flops(&self, seq_q: usize, is_causal: bool, seq_k: usize) -> f64 {
+        let layers = self.layers.iter();
+        layers
+            .map(|layer| layer.flops(seq_q, is_causal, seq_k))
+            .sum()
+    }
+
+    fn parameters(&self) -> usize {
+        let layers = self.layers.iter().map(TransformerLayer::parameters);
+        layers.sum::<usize>() + self.norm.num_params()
+    }
 }
 
 /// Output of the encoder.
@@ -207,14 +196,6 @@ pub struct EncoderOutput {
     pub hidden: Tensor<3>,
     /// Length of each row.
     pub lengths: Vec<usize>,
-}
-
-impl EncoderOutput {
-    /// Pattern that masks padding.
-    pub fn pattern(&self) -> Pattern {
-        let [_, seq, _] = self.hidden.dims();
-        padding_pattern(&self.lengths, seq)
-    }
 }
 
 /// Attention weights of a [`Transformer`].
@@ -248,15 +229,7 @@ impl Transformer {
     }
 
     /// [`forward`](Self::forward), and the mean entropy of all attention weights, `[1]`, for an
-    /// entropy penalty.
-    ///
-    /// # Errors
-    ///
-    /// [`AttentionError`] for a mechanism whose weights do not sum to one.
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
+    /// entropy penalty; an error for a mechanism whose weights do not sum to one.
     pub fn forward_with_entropy(
         &self,
         source: &Tokens,
@@ -278,17 +251,17 @@ impl Transformer {
     ///
     /// If a sequence is longer than the learned positions.
     pub fn encode(&self, source: &Tokens) -> EncoderOutput {
-        self.encode_with(source, &Recorder::default())
+        self.encode_with(source, Recorder::Disabled)
     }
 
-    fn encode_with(&self, source: &Tokens, recorder: &Recorder) -> EncoderOutput {
+    fn encode_with(&self, source: &Tokens, recorder: Recorder<'_>) -> EncoderOutput {
         let options = SelfAttentionOptions::new(source.lengths(), false, recorder);
         let layers = self.encoder.layers.iter();
         let hidden = layers.fold(self.embed_source(source), |hidden, layer| {
-            layer.forward(hidden, options)
+            layer.forward(hidden, options, None)
         });
         EncoderOutput {
-            hidden: self.final_norm(self.encoder.norm.as_ref(), hidden),
+            hidden: final_norm(self.encoder.norm.as_ref(), self.config.spec.epsilon, hidden),
             lengths: source.lengths().to_vec(),
         }
     }
@@ -299,12 +272,8 @@ impl Transformer {
     ///
     /// - target: `[batch, seq]`
     /// - output: `[batch, seq, target_vocabulary]`, logits
-    ///
-    /// # Panics
-    ///
-    /// As [`forward`](Self::forward).
     pub fn decode(&self, target: &Tokens, source: &EncoderOutput) -> Tensor<3> {
-        self.predict(self.decode_with(target, source, &Recorder::default()))
+        self.predict(self.decode_with(target, source, Recorder::Disabled))
     }
 
     /// Output of the last decoder layer, `[batch, seq, d_model]`.
@@ -312,18 +281,19 @@ impl Transformer {
         &self,
         target: &Tokens,
         source: &EncoderOutput,
-        recorder: &Recorder,
+        recorder: Recorder<'_>,
     ) -> Tensor<3> {
-        let [batch, ..] = source.hidden.dims();
+        let [batch, seq_k, _] = source.hidden.dims();
         assert!(
             target.dims()[0] == batch,
             "Transformer: a target must be [batch = {batch}, seq] as the source is, got {:?}",
             target.dims()
         );
         let options = SelfAttentionOptions::new(target.lengths(), true, recorder);
+        let pattern = padding_pattern(&source.lengths, seq_k);
         let layers = self.decoder.layers.iter();
         layers.fold(self.embed_target(target.ids(), 0), |hidden, layer| {
-            layer.forward(hidden, options, &source.hidden, source.pattern())
+            layer.forward(hidden, options, Some((&source.hidden, pattern.clone())))
         })
     }
 
@@ -346,13 +316,8 @@ impl Transformer {
         let (_, weights) =
             Recorder::weights(|recorder| self.decode_with(target, &encoded, recorder));
         // Self-attention and cross-attention of the layers alternate.
-        let (mut decoder, mut cross) = (vec![], vec![]);
-        for (i, weights) in weights.into_iter().enumerate() {
-            match i % 2 {
-                0 => decoder.push(weights),
-                _ => cross.push(weights),
-            }
-        }
+        let layers = weights.chunks_exact(2);
+        let (decoder, cross) = layers.map(|it| (it[0].clone(), it[1].clone())).unzip();
         TransformerAttention {
             encoder,
             decoder,
@@ -362,62 +327,41 @@ impl Transformer {
 
     /// Limits of the source.
     pub fn source_limits(&self) -> Limits {
-        Limits::new(
-            self.config.source_vocabulary,
-            self.config.spec.positions.max_positions(),
-        )
+        let max_positions = self.config.spec.positions.max_positions();
+        Limits::new(self.config.source_vocabulary, max_positions)
     }
 
     /// Limits of the target.
     pub fn target_limits(&self) -> Limits {
-        Limits::new(
-            self.config.target_vocabulary,
-            self.config.spec.positions.max_positions(),
-        )
+        let max_positions = self.config.spec.positions.max_positions();
+        Limits::new(self.config.target_vocabulary, max_positions)
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` pairs of
-    /// `source` and `target` tokens.
-    ///
-    /// # Panics
-    ///
-    /// If a length is 0.
+    /// `source` and `target` tokens, at least one each.
     pub fn flops(&self, batch: usize, source: usize, target: usize) -> f64 {
-        let encoder = self.encoder.layers.iter();
-        let encoder: f64 = encoder.map(|layer| layer.flops(source, false)).sum();
-        let decoder = self.decoder.layers.iter();
-        let decoder: f64 = decoder.map(|layer| layer.flops(target, source)).sum();
+        let encoder = self.encoder.flops(source, false, 0);
+        let decoder = self.decoder.flops(target, true, source);
         let head = target * self.config.spec.d_model * self.config.target_vocabulary;
         batch as f64 * (encoder + decoder + 2.0 * head as f64)
     }
 
     /// Summary of the model.
     pub fn summary(&self) -> Summary {
-        let TransformerConfig {
-            source_vocabulary,
-            target_vocabulary,
-            spec,
-        } = &self.config;
-        let (d_model, plan) = (spec.d_model, self.config.plan());
+        let config = &self.config;
+        let (spec, plan) = (&config.spec, config.plan());
+        let d_model = spec.d_model;
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
         let name = |mechanism: &MechanismConfig| mechanism.mechanism().name();
-        let source = match &self.source_embedding {
-            Some(_) => format!("{source_vocabulary} x {d_model}"),
-            None => "tied to target embedding".to_owned(),
-        };
-        let target = format!("{target_vocabulary} x {d_model}");
+        let sizes = [config.source_vocabulary, d_model];
+        let source = matrix_or_tied(self.source_embedding.as_ref(), sizes, "target embedding");
+        let target = format!("{} x {d_model}", config.target_vocabulary);
         let positions = spec.positions.name();
         let encoder = plan.sizes(encoder_layers, name(&spec.encoder_attention));
-        let encoder_params = self.encoder.layers.iter().map(EncoderLayer::parameters);
-        let encoder_params = encoder_params.sum::<usize>() + self.encoder.norm.num_params();
         let (own, cross) = (name(&spec.decoder_attention), name(&spec.cross_attention));
         let decoder = plan.sizes(decoder_layers, &format!("{own}, cross-attention {cross}"));
-        let decoder_params = self.decoder.layers.iter().map(DecoderLayer::parameters);
-        let decoder_params = decoder_params.sum::<usize>() + self.decoder.norm.num_params();
-        let head = match &self.head {
-            Some(_) => format!("{d_model} x {target_vocabulary}"),
-            None => "tied to target embedding".to_owned(),
-        };
+        let sizes = [d_model, config.target_vocabulary];
+        let head = matrix_or_tied(self.head.as_ref(), sizes, "target embedding");
         let title = format!("Transformer of {encoder_layers} + {decoder_layers} layers");
         let [source_positions, target_positions] =
             [&self.source_positions, &self.target_positions].map(Module::num_params);
@@ -426,40 +370,42 @@ impl Transformer {
         Summary::new(title)
             .with("source embedding", source, source_params)
             .with("source positions", positions, source_positions)
-            .with("encoder", encoder, encoder_params)
+            .with("encoder", encoder, self.encoder.parameters())
             .with("target embedding", target, target_params)
             .with("target positions", positions, target_positions)
-            .with("decoder", decoder, decoder_params)
+            .with("decoder", decoder, self.decoder.parameters())
             .with("output", head, self.head.num_params())
     }
 
     fn embed_source(&self, source: &Tokens) -> Tensor<3> {
         let embedding = self.source_embedding.as_ref();
         let embedding = embedding.unwrap_or(&self.target_embedding);
-        let is_scaled = self.config.spec.scale_embeddings;
-        let hidden = embed(
-            embedding,
-            is_scaled,
-            &self.source_positions,
-            source.ids(),
-            0,
-        );
-        dropout(&self.dropout, hidden)
+        self.embed(embedding, &self.source_positions, source.ids(), 0)
     }
 
     fn embed_target(&self, target: Tensor<2, Int>, first: usize) -> Tensor<3> {
-        let (embedding, positions) = (&self.target_embedding, &self.target_positions);
+        self.embed(
+            &self.target_embedding,
+            &self.target_positions,
+            target,
+            first,
+        )
+    }
+
+    fn embed(
+        &self,
+        embedding: &Embedding,
+        positions: &PositionEmbedding,
+        tokens: Tensor<2, Int>,
+        first: usize,
+    ) -> Tensor<3> {
         let is_scaled = self.config.spec.scale_embeddings;
-        let hidden = embed(embedding, is_scaled, positions, target, first);
+        let hidden = embed(embedding, is_scaled, positions, tokens, first);
         dropout(&self.dropout, hidden)
     }
 
     fn predict(&self, hidden: Tensor<3>) -> Tensor<3> {
-        let hidden = self.final_norm(self.decoder.norm.as_ref(), hidden);
+        let hidden = final_norm(self.decoder.norm.as_ref(), self.config.spec.epsilon, hidden);
         logits(hidden, self.head.as_ref(), &self.target_embedding)
-    }
-
-    fn final_norm(&self, norm: Option<&LayerNorm>, hidden: Tensor<3>) -> Tensor<3> {
-        final_norm(norm, self.config.spec.epsilon, hidden)
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use burn::tensor::DType;
 use zip::ZipArchive;
 
-use super::WeightsError;
+use crate::ModelError;
 
 /// Maximum ratio of the bytes of all tensors to the bytes of the file. In PyTorch files, several
 /// keys may share one storage, for example tied weights.
@@ -22,11 +22,11 @@ pub(super) fn check<'a>(
     path: &Path,
     file_len: u64,
     tensors: impl Iterator<Item = (&'a str, &'a [usize], DType)>,
-) -> Result<(), WeightsError> {
+) -> Result<(), ModelError> {
     let file_len = u128::from(file_len);
     let mut total: u128 = 0;
     for (key, shape, dtype) in tensors {
-        let too_large = |declared: String| WeightsError::TooLarge {
+        let too_large = |declared: String| ModelError::TooLarge {
             path: path.into(),
             declared,
             file_len,
@@ -34,12 +34,12 @@ pub(super) fn check<'a>(
         let bytes = num_bytes(shape, dtype);
         let exceeds_file = |size: &usize| *size as u128 > file_len;
         if bytes.is_none_or(|bytes| bytes > file_len) || shape.iter().any(exceeds_file) {
-            return Err(too_large(format!("key {key} declares {shape:?}")));
+            return Err(too_large(format!("tensor {key} declares shape {shape:?}")));
         }
         total += bytes.unwrap_or_default();
         if total > MAX_SHARING * file_len {
             return Err(too_large(format!(
-                "the keys up to {key} declare {total} bytes"
+                "the tensors up to {key} declare {total} bytes"
             )));
         }
     }
@@ -63,8 +63,8 @@ fn num_bytes(shape: &[usize], dtype: DType) -> Option<u128> {
 
 /// Checks that no entry of a zip archive is larger than the file. PyTorch does not compress its
 /// archives, and a compressed entry can expand a thousandfold. Other files are accepted.
-pub(super) fn check_archive(path: &Path, file_len: u64) -> Result<(), WeightsError> {
-    let file = File::open(path).map_err(|source| super::file::file_error(path, source))?;
+pub(super) fn check_archive(path: &Path, file_len: u64) -> Result<(), ModelError> {
+    let file = File::open(path).map_err(ModelError::file(path))?;
     let Ok(mut archive) = ZipArchive::new(BufReader::new(file)) else {
         return Ok(());
     };
@@ -74,7 +74,7 @@ pub(super) fn check_archive(path: &Path, file_len: u64) -> Result<(), WeightsErr
             continue;
         };
         if entry.size() > file_len {
-            return Err(WeightsError::TooLarge {
+            return Err(ModelError::TooLarge {
                 path: path.into(),
                 declared: format!(
                     "entry {index} of the archive declares {} bytes",
@@ -91,23 +91,18 @@ pub(super) fn check_archive(path: &Path, file_len: u64) -> Result<(), WeightsErr
 mod tests {
     use super::*;
 
-    fn check_all(file_len: u64, tensors: &[(&str, &[usize])]) -> Result<(), String> {
+    /// Checks the tensors of a file of 40 bytes.
+    fn check_all(tensors: &[(&str, &[usize])]) -> Result<(), String> {
         let tensors = tensors
             .iter()
             .map(|(key, shape)| (*key, *shape, DType::F32));
-        check(Path::new("a.pt"), file_len, tensors).map_err(|error| error.to_string())
+        check(Path::new("a.pt"), 40, tensors).map_err(|error| error.to_string())
     }
 
     #[test]
     fn tensors_larger_than_the_file_are_rejected() {
-        for (file_len, shape) in [
-            (40, vec![10]),
-            (40, vec![]),
-            (40, vec![0]),
-            (40, vec![0, 40]),
-            (40, vec![2, 5]),
-        ] {
-            assert_eq!(check_all(file_len, &[("a", &shape)]), Ok(()), "{shape:?}");
+        for shape in [vec![10], vec![], vec![0], vec![0, 40], vec![2, 5]] {
+            assert_eq!(check_all(&[("a", &shape)]), Ok(()), "{shape:?}");
         }
         for shape in [
             vec![11],
@@ -118,9 +113,9 @@ mod tests {
             vec![usize::MAX, 0, usize::MAX],
             vec![40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 0],
         ] {
-            let error = check_all(40, &[("a.b", &shape)]).expect_err("too large");
+            let error = check_all(&[("a.b", &shape)]).expect_err("too large");
             assert!(
-                error.starts_with(&format!("a.pt: key a.b declares {shape:?}")),
+                error.starts_with(&format!("a.pt: tensor a.b declares shape {shape:?}")),
                 "{error}"
             );
             assert!(error.contains("the file has 40 bytes"), "{error}");
@@ -130,9 +125,9 @@ mod tests {
     #[test]
     fn sharing_of_storage_is_limited() {
         let tied = [("a", [10_usize].as_slice()); 16];
-        assert_eq!(check_all(40, &tied), Ok(()));
+        assert_eq!(check_all(&tied), Ok(()));
         let too_many = [("a", [10_usize].as_slice()); 17];
-        let error = check_all(40, &too_many).expect_err("more than 16 times the file");
+        let error = check_all(&too_many).expect_err("more than 16 times the file");
         assert!(error.contains("declare 680 bytes"), "{error}");
     }
 }

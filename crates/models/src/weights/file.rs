@@ -6,13 +6,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use burn::store::burn_pack::{AtomicFile, Error as PackError, Reader, Writer};
+use burn::store::burn_pack::{
+    AtomicFile, Error as PackError, Reader, Tensor as PackTensor, Writer,
+};
 use burn::store::{ModuleStore, PytorchStore, bridge};
 use burn::tensor::{Bytes, DType, TensorData};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
-use super::{NamedTensor, Weights, WeightsError, bounds};
+use super::{NamedTensor, Weights, bounds};
+use crate::ModelError;
 
 /// Metadata key of the checksum.
 const CHECKSUM: &str = "zoo.checksum";
@@ -25,12 +28,12 @@ enum Format {
 }
 
 impl Format {
-    fn from_path(path: &Path) -> Result<Self, WeightsError> {
+    fn from_path(path: &Path) -> Result<Self, ModelError> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("safetensors") => Ok(Self::Safetensors),
             Some("bpk") => Ok(Self::Burnpack),
             Some("pt" | "pth" | "bin") => Ok(Self::Pytorch),
-            _ => Err(WeightsError::Extension { path: path.into() }),
+            _ => Err(ModelError::Extension(path.into())),
         }
     }
 
@@ -42,8 +45,8 @@ impl Format {
         }
     }
 
-    fn invalid(self, path: &Path, reason: impl std::fmt::Display) -> WeightsError {
-        WeightsError::InvalidFile {
+    fn invalid(self, path: &Path, reason: impl std::fmt::Display) -> ModelError {
+        ModelError::InvalidFile {
             path: path.into(),
             format: self.name(),
             reason: reason.to_string(),
@@ -59,26 +62,21 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`WeightsError`] if the file is missing, invalid, truncated or corrupted.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
+    /// [`ModelError`] if the file is missing, invalid, truncated or corrupted.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         let path = path.as_ref();
         let format = Format::from_path(path)?;
-        let bytes = || std::fs::read(path).map_err(|source| file_error(path, source));
+        let bytes = || std::fs::read(path).map_err(ModelError::file(path));
         let (tensors, metadata) = match format {
             Format::Safetensors => read_safetensors(path, &bytes()?)?,
             Format::Burnpack => read_burnpack(path, bytes()?)?,
-            Format::Pytorch => {
-                // Checked first for a clear error message.
-                let metadata =
-                    std::fs::metadata(path).map_err(|source| file_error(path, source))?;
-                (read_pytorch(path, metadata.len())?, HashMap::new())
-            }
+            Format::Pytorch => (read_pytorch(path)?, HashMap::new()),
         };
         let weights = Self { tensors };
         if let Some(expected) = metadata.get(CHECKSUM) {
             let got = weights.checksum();
             if *expected != got {
-                return Err(WeightsError::Checksum {
+                return Err(ModelError::Checksum {
                     path: path.into(),
                     expected: expected.clone(),
                     got,
@@ -92,8 +90,8 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`WeightsError`] if the file already exists or cannot be written.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WeightsError> {
+    /// [`ModelError`] if the file already exists or cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ModelError> {
         self.save(path.as_ref(), false)
     }
 
@@ -101,22 +99,23 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`WeightsError`] if the file cannot be written; an existing file is unchanged.
-    pub fn replace(&self, path: impl AsRef<Path>) -> Result<(), WeightsError> {
+    /// [`ModelError`] if the file cannot be written; an existing file is unchanged.
+    pub fn replace(&self, path: impl AsRef<Path>) -> Result<(), ModelError> {
         self.save(path.as_ref(), true)
     }
 
-    fn save(&self, path: &Path, overwrite: bool) -> Result<(), WeightsError> {
+    fn save(&self, path: &Path, overwrite: bool) -> Result<(), ModelError> {
         let format = Format::from_path(path)?;
         if !overwrite && path.symlink_metadata().is_ok() {
-            return Err(WeightsError::Exists { path: path.into() });
+            return Err(ModelError::Exists(path.into()));
         }
+        let other_error = |error: String| ModelError::file(path)(std::io::Error::other(error));
         let pack_error = |error: PackError| match error {
-            PackError::AlreadyExists(_) => WeightsError::Exists { path: path.into() },
-            other => file_error(path, std::io::Error::other(other.to_string())),
+            PackError::AlreadyExists(_) => ModelError::Exists(path.into()),
+            other => other_error(other.to_string()),
         };
         match format {
-            Format::Pytorch => Err(WeightsError::Extension { path: path.into() }),
+            Format::Pytorch => Err(ModelError::Extension(path.into())),
             Format::Burnpack => {
                 let tensors = self.tensors.iter().map(|(key, tensor)| {
                     bridge::from_data(tensor.data.clone(), key.clone(), tensor.param_id)
@@ -132,17 +131,17 @@ impl Weights {
                 let views = self.tensors.iter();
                 let views: Vec<_> = views
                     .map(|(key, tensor)| Ok((key, view(path, key, &tensor.data)?)))
-                    .collect::<Result<_, WeightsError>>()?;
+                    .collect::<Result<_, ModelError>>()?;
                 let metadata = HashMap::from([(CHECKSUM.to_owned(), self.checksum())]);
                 let (temporary, file) = AtomicFile::create(path).map_err(pack_error)?;
                 let permissions = file.metadata().map(|it| it.permissions());
                 drop(file);
                 safetensors::serialize_to_file(views, Some(metadata), temporary.path())
-                    .map_err(|error| file_error(path, std::io::Error::other(error)))?;
+                    .map_err(|error| other_error(error.to_string()))?;
                 // safetensors makes files readable by their owner only; restore the defaults.
                 permissions
                     .and_then(|it| std::fs::set_permissions(temporary.path(), it))
-                    .map_err(|error| file_error(path, error))?;
+                    .map_err(ModelError::file(path))?;
                 let committed = if overwrite {
                     temporary.commit()
                 } else {
@@ -168,69 +167,62 @@ impl Weights {
     }
 }
 
-pub(super) fn file_error(path: &Path, source: std::io::Error) -> WeightsError {
-    WeightsError::File {
-        path: path.into(),
-        source,
-    }
-}
-
-fn read_safetensors(path: &Path, bytes: &[u8]) -> Result<Contents, WeightsError> {
+fn read_safetensors(path: &Path, bytes: &[u8]) -> Result<Contents, ModelError> {
     let invalid = |error: safetensors::SafeTensorError| Format::Safetensors.invalid(path, error);
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(invalid)?;
     let file = SafeTensors::deserialize(bytes).map_err(invalid)?;
-    let mut tensors = BTreeMap::new();
+    let mut found = vec![];
     for (key, view) in file.tensors() {
         let Some(dtype) = to_burn(view.dtype()) else {
-            let reason = format!(
-                "key {key} has dtype {:?}, unsupported by Burn",
-                view.dtype()
-            );
+            let reason = format!("tensor {key}: Burn does not support {:?}", view.dtype());
             return Err(Format::Safetensors.invalid(path, reason));
         };
-        let declared = [(key.as_str(), view.shape(), dtype)];
-        bounds::check(path, bytes.len() as u64, declared.into_iter())?;
-        let bytes = Bytes::from_bytes_vec(view.data().to_vec());
-        let data = TensorData::try_from_bytes(bytes, view.shape().to_vec(), dtype)
-            .map_err(|error| Format::Safetensors.invalid(path, error))?;
-        tensors.insert(key.clone(), NamedTensor::new(key, data, None));
+        let shape = view.shape().to_vec();
+        let data = Bytes::from_bytes_vec(view.data().to_vec());
+        found.push(PackTensor::new(key, dtype, shape, None, data));
     }
+    let tensors = load(path, Format::Safetensors, bytes.len() as u64, found)?;
     Ok((tensors, header.metadata().clone().unwrap_or_default()))
 }
 
-fn read_burnpack(path: &Path, bytes: Vec<u8>) -> Result<Contents, WeightsError> {
+fn read_burnpack(path: &Path, bytes: Vec<u8>) -> Result<Contents, ModelError> {
     let invalid = |error: PackError| Format::Burnpack.invalid(path, error);
     let file_len = bytes.len() as u64;
     let reader = Reader::from_bytes(Bytes::from_bytes_vec(bytes)).map_err(invalid)?;
     let metadata = reader.metadata().clone().into_iter().collect();
     let found = reader.into_tensors().map_err(invalid)?;
-    let declared = found
-        .iter()
-        .map(|it| (it.name.as_str(), &it.shape[..], it.dtype));
-    bounds::check(path, file_len, declared)?;
-    let mut tensors = BTreeMap::new();
-    for tensor in found {
-        let (key, param_id) = (tensor.name.clone(), tensor.param_id);
-        let data = bridge::into_data(tensor).map_err(invalid)?;
-        tensors.insert(key.clone(), NamedTensor::new(key, data, param_id));
-    }
+    let tensors = load(path, Format::Burnpack, file_len, found)?;
     Ok((tensors, metadata))
 }
 
-fn read_pytorch(path: &Path, file_len: u64) -> Result<BTreeMap<String, NamedTensor>, WeightsError> {
+fn read_pytorch(path: &Path) -> Result<BTreeMap<String, NamedTensor>, ModelError> {
+    let file_len = std::fs::metadata(path)
+        .map_err(ModelError::file(path))?
+        .len();
     bounds::check_archive(path, file_len)?;
     // Keys stay unchanged; the import maps them.
     let mut store = PytorchStore::from_file(path).map_indices_contiguous(false);
     let found = (store.get_all_tensors()).map_err(|error| Format::Pytorch.invalid(path, error))?;
-    let declared = found.iter();
-    let declared = declared.map(|(key, it)| (key.as_str(), &it.shape[..], it.dtype));
+    let found = found.values().cloned().collect(); // not loaded yet
+    load(path, Format::Pytorch, file_len, found)
+}
+
+/// Loads the tensors of a file, if their declared sizes are possible.
+fn load(
+    path: &Path,
+    format: Format,
+    file_len: u64,
+    found: Vec<PackTensor>,
+) -> Result<BTreeMap<String, NamedTensor>, ModelError> {
+    let declared = found
+        .iter()
+        .map(|it| (it.name.as_str(), &it.shape[..], it.dtype));
     bounds::check(path, file_len, declared)?;
-    let mut tensors = BTreeMap::new();
-    for (key, tensor) in found {
-        let data = bridge::to_data(tensor).map_err(|error| Format::Pytorch.invalid(path, error))?;
-        tensors.insert(key.clone(), NamedTensor::new(key.clone(), data, None));
-    }
-    Ok(tensors)
+    let load = |tensor| {
+        let tensor = NamedTensor::load(tensor).map_err(|error| format.invalid(path, error))?;
+        Ok((tensor.origin.clone(), tensor))
+    };
+    found.into_iter().map(load).collect()
 }
 
 const DTYPES: [(Dtype, DType); 8] = [
@@ -249,13 +241,14 @@ fn to_burn(dtype: Dtype) -> Option<DType> {
     found.map(|(_, burn)| *burn)
 }
 
-fn view<'a>(path: &Path, key: &str, data: &'a TensorData) -> Result<TensorView<'a>, WeightsError> {
+fn view<'a>(path: &Path, key: &str, data: &'a TensorData) -> Result<TensorView<'a>, ModelError> {
     let found = DTYPES.iter().find(|(_, burn)| *burn == data.dtype());
-    let (dtype, _) = found.ok_or_else(|| WeightsError::Dtype {
+    let (dtype, _) = found.ok_or_else(|| ModelError::Tensor {
         key: key.to_owned(),
-        expected: "a dtype of safetensors".to_owned(),
+        expected: "a dtype that safetensors supports".to_owned(),
         got: format!("{:?}", data.dtype()),
+        help: "write a .bpk file",
     })?;
     TensorView::new(*dtype, data.shape().to_vec(), data.as_bytes())
-        .map_err(|error| file_error(path, std::io::Error::other(error)))
+        .map_err(|error| ModelError::file(path)(std::io::Error::other(error)))
 }

@@ -1,8 +1,8 @@
 //! Weights: reading and writing files, renaming keys, applying them to a model.
 //!
 //! ```no_run
-//! # use zoo_models::weights::{Weights, WeightsError};
-//! # fn save<M: burn::module::Module>(model: M) -> Result<M, WeightsError> {
+//! # use zoo_models::{ModelError, weights::Weights};
+//! # fn save<M: burn::module::Module>(model: M) -> Result<M, ModelError> {
 //! Weights::from_model(&model).write("model.safetensors")?;
 //! let model = Weights::read("model.safetensors")?.apply(model)?;
 //! # Ok(model)
@@ -13,18 +13,19 @@
 //! applied.
 
 mod bounds;
-mod error;
 mod file;
 pub mod import;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn::module::Module;
+use burn::store::burn_pack::{Error as PackError, Tensor as PackTensor};
 use burn::store::{KeyRemapper, ModuleSnapshot, bridge};
 use burn::tensor::{DType, TensorData};
 
-pub use self::error::WeightsError;
 use zoo_spec::UnknownName;
+
+use crate::ModelError;
 
 /// Tensors by key, on the host.
 #[derive(Debug, Clone)]
@@ -42,11 +43,20 @@ struct NamedTensor {
 }
 
 impl NamedTensor {
-    fn new(origin: impl Into<String>, data: TensorData, param_id: Option<u64>) -> Self {
-        Self {
-            origin: origin.into(),
-            data,
-            param_id,
+    fn load(tensor: PackTensor) -> Result<Self, PackError> {
+        Ok(Self {
+            origin: tensor.name.clone(),
+            param_id: tensor.param_id,
+            data: bridge::into_data(tensor)?,
+        })
+    }
+
+    /// The key, and the one in the file if it differs.
+    fn describe_key(&self, key: &str) -> String {
+        if self.origin == key {
+            key.to_owned()
+        } else {
+            format!("{key} ({} in the file)", self.origin)
         }
     }
 }
@@ -59,10 +69,10 @@ impl Weights {
     /// If the device cannot be read.
     pub fn from_model<M: Module>(model: &M) -> Self {
         let tensors = model.collect(None, None, false).into_iter().map(|tensor| {
-            let (key, param_id) = (tensor.name.clone(), tensor.param_id);
-            let data = bridge::into_data(tensor)
+            let key = tensor.name.clone();
+            let tensor = NamedTensor::load(tensor)
                 .unwrap_or_else(|error| panic!("weights: {key} cannot be read: {error}"));
-            (key.clone(), NamedTensor::new(key, data, param_id))
+            (key, tensor)
         });
         Self {
             tensors: tensors.collect(),
@@ -71,11 +81,16 @@ impl Weights {
 
     /// Creates weights from tensors by key.
     pub fn from_tensors(tensors: impl IntoIterator<Item = (String, TensorData)>) -> Self {
-        let tensors = tensors.into_iter();
+        let named = |(key, data): (String, TensorData)| {
+            let tensor = NamedTensor {
+                origin: key.clone(),
+                data,
+                param_id: None,
+            };
+            (key, tensor)
+        };
         Self {
-            tensors: tensors
-                .map(|(key, data)| (key.clone(), NamedTensor::new(key, data, None)))
-                .collect(),
+            tensors: tensors.into_iter().map(named).collect(),
         }
     }
 
@@ -121,25 +136,23 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`WeightsError::DuplicateKey`] if two tensors get the same key.
-    pub fn remap_keys(self, patterns: &KeyRemapper) -> Result<Self, WeightsError> {
+    /// [`ModelError::DuplicateKey`] if two tensors get the same key.
+    pub fn remap_keys(self, patterns: &KeyRemapper) -> Result<Self, ModelError> {
         let patterns = patterns.to_regex_pairs();
         self.map_keys(|key| {
-            let mut key = key.to_owned();
-            for (pattern, replacement) in &patterns {
-                key = pattern.replace_all(&key, replacement).into_owned();
-            }
-            key
+            patterns.iter().fold(key.to_owned(), |key, (pattern, new)| {
+                pattern.replace_all(&key, new).into_owned()
+            })
         })
     }
 
-    fn map_keys(self, rename: impl Fn(&str) -> String) -> Result<Self, WeightsError> {
+    fn map_keys(self, rename: impl Fn(&str) -> String) -> Result<Self, ModelError> {
         let mut tensors = BTreeMap::new();
         for (old, tensor) in self.tensors {
             let key = rename(&old);
             let second = tensor.origin.clone();
             if let Some(first) = tensors.insert(key.clone(), tensor) {
-                return Err(WeightsError::DuplicateKey {
+                return Err(ModelError::DuplicateKey {
                     key,
                     first: first.origin,
                     second,
@@ -153,8 +166,8 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`WeightsError`] if a key is missing or unexpected, or has another shape or dtype.
-    pub fn apply<M: Module>(self, mut model: M) -> Result<M, WeightsError> {
+    /// [`ModelError`] if a key is missing or unexpected, or has another shape or dtype.
+    pub fn apply<M: Module>(self, mut model: M) -> Result<M, ModelError> {
         let tensors = self.match_to(&model)?;
         let applied = model.apply(tensors, None, None, false);
         // Everything was checked above.
@@ -163,10 +176,7 @@ impl Weights {
     }
 
     /// Converts the tensors to the model's dtypes; checks that the keys and shapes are the same.
-    fn match_to<M: Module>(
-        mut self,
-        model: &M,
-    ) -> Result<Vec<burn::store::burn_pack::Tensor>, WeightsError> {
+    fn match_to<M: Module>(mut self, model: &M) -> Result<Vec<PackTensor>, ModelError> {
         let all = model.collect(None, None, false);
         let names: BTreeSet<String> = all.iter().map(|it| it.name.clone()).collect();
         let mut matched = vec![];
@@ -174,37 +184,38 @@ impl Weights {
             let Some(tensor) = self.take_parameter(&parameter.name) else {
                 return Err(self.missing(&parameter.name, &names));
             };
-            let key = tensor.describe_key(&parameter.name);
+            let mismatch = |expected, got, help| ModelError::Tensor {
+                key: tensor.describe_key(&parameter.name),
+                expected,
+                got,
+                help,
+            };
             let (expected, got) = (parameter.shape.to_vec(), tensor.data.shape().to_vec());
             if expected != got {
-                return Err(WeightsError::Shape { key, expected, got });
+                let help = "create the model with the config that the weights were trained with";
+                let expected = format!("shape {expected:?}");
+                return Err(mismatch(expected, format!("{got:?}"), help));
             }
             let (expected, got) = (parameter.dtype, tensor.data.dtype());
             if kind(expected) != kind(got) {
-                return Err(WeightsError::Dtype {
-                    key,
-                    expected: format!("{expected:?}"),
-                    got: format!("{got:?}"),
-                });
+                let help = "convert the tensor before saving it";
+                let expected = format!("dtype {expected:?}");
+                return Err(mismatch(expected, format!("{got:?}"), help));
             }
-            let data = if expected == got {
-                tensor.data
-            } else {
-                tensor.data.convert_dtype(expected)
-            };
+            let data = tensor.data.convert_dtype(expected);
             matched.push(bridge::from_data(data, parameter.name, tensor.param_id));
         }
         self.check_all_used()?;
         Ok(matched)
     }
 
-    fn check_all_used(&self) -> Result<(), WeightsError> {
+    fn check_all_used(&self) -> Result<(), ModelError> {
         if self.tensors.is_empty() {
             return Ok(());
         }
         let describe = |(key, tensor): (&String, &NamedTensor)| tensor.describe_key(key);
         let keys = self.tensors.iter().take(MAX_LISTED).map(describe);
-        Err(WeightsError::Unexpected {
+        Err(ModelError::Unexpected {
             keys: keys.collect(),
             more: self.tensors.len().saturating_sub(MAX_LISTED),
         })
@@ -218,19 +229,19 @@ impl Weights {
         tensor.or_else(|| self.tensors.remove(&former()))
     }
 
-    fn take(&mut self, key: &str) -> Result<NamedTensor, WeightsError> {
+    fn take(&mut self, key: &str) -> Result<NamedTensor, ModelError> {
         let tensor = self.tensors.remove(key);
-        tensor.ok_or_else(|| WeightsError::Missing {
+        tensor.ok_or_else(|| ModelError::Missing {
             key: key.to_owned(),
             nearest: None,
         })
     }
 
     /// Error for a missing key, with the closest key that the model does not use.
-    fn missing(&self, key: &str, model_keys: &BTreeSet<String>) -> WeightsError {
+    fn missing(&self, key: &str, model_keys: &BTreeSet<String>) -> ModelError {
         let others = self.keys().filter(|key| !model_keys.contains(*key));
         let unknown = UnknownName::new("key", key, others);
-        WeightsError::Missing {
+        ModelError::Missing {
             key: key.to_owned(),
             nearest: unknown.nearest().map(str::to_owned),
         }
@@ -239,17 +250,6 @@ impl Weights {
 
 /// Maximum number of keys in an error message.
 const MAX_LISTED: usize = 4;
-
-impl NamedTensor {
-    /// The key, and the one in the file if it differs.
-    fn describe_key(&self, key: &str) -> String {
-        if self.origin == key {
-            key.to_owned()
-        } else {
-            format!("{key} ({} in the file)", self.origin)
-        }
-    }
-}
 
 /// Whether a dtype is a float or a bool. Dtypes of the same kind are converted into each other.
 fn kind(dtype: DType) -> [bool; 2] {

@@ -55,7 +55,7 @@ pub enum Values {
     /// One of several names.
     Names(&'static [Variant]),
     /// One of several names, or a table with the name as `kind` and the keys of that kind.
-    Choice(&'static Choice),
+    Choice(Choice),
     /// A backend's name, optionally with a device index.
     Backend,
     /// A list of device indices.
@@ -63,6 +63,7 @@ pub enum Values {
 }
 
 /// A choice among names, some of which have keys of their own.
+#[derive(Clone, Copy)]
 pub struct Choice {
     /// What is chosen, for messages and headings.
     pub name: &'static str,
@@ -99,6 +100,11 @@ impl Variant {
 /// An integer from `min` to `max`, inclusive.
 pub const fn count(min: i64, max: i64) -> Values {
     Values::Count { min, max }
+}
+
+/// One of several names, or a table with the name as `kind` and the keys of that kind.
+pub const fn choice(name: &'static str, variants: &'static [Variant]) -> Values {
+    Values::Choice(Choice { name, variants })
 }
 
 // Upper bounds are far above practical sizes, and low enough that products of two sizes do not
@@ -148,7 +154,7 @@ pub const SOFTCAP: Values = Values::Number(Range::SOFTCAP);
 /// At least 0.
 pub const NOT_NEGATIVE: Values = Values::Number(Range::NOT_NEGATIVE);
 
-/// A struct of keys, each as `name: type = default, values, presence;`.
+/// Structs of keys, each as `name: type = default, values, presence;`.
 ///
 /// `pub struct Name => fields` also declares a macro `fields!(callback Config)`, which calls
 /// `callback! { Config { /// description  name: type, … } }`: `zoo-models` derives its builders
@@ -171,16 +177,17 @@ macro_rules! keys {
             };
         }
     };
-    (
+    ($(
         $(#[doc = $about:literal])+
         $(#[derive($derive:ident)])?
         pub struct $name:ident $(=> $fields:ident)? {
             $(
                 $(#[doc = $doc:literal])+
+                $(#[serde($($serde:tt)+)])?
                 $key:ident: $type:ty = $default:expr, $values:expr $(, $presence:expr)?;
             )*
         }
-    ) => {
+    )+) => { $(
         $crate::keys! {
             @fields $($fields)? { $( $(#[doc = $doc])+ $key: $type, )* }
         }
@@ -190,7 +197,7 @@ macro_rules! keys {
         $(#[derive($derive)])?
         #[serde(default, deny_unknown_fields)]
         pub struct $name {
-            $( $(#[doc = $doc])+ pub $key: $type, )*
+            $( $(#[doc = $doc])+ $(#[serde($($serde)+)])? pub $key: $type, )*
         }
 
         impl Default for $name {
@@ -211,20 +218,20 @@ macro_rules! keys {
                 }, )*
             ];
         }
-    };
+    )+ };
 }
 
-/// An enum of names, each as `Variant = "name"`. `: "what"` is what errors call such a name; an
+/// Enums of names, each as `Variant = "name"`. `: "what"` is what errors call such a name; an
 /// optional `= Variant` after it is the default.
 #[macro_export]
 macro_rules! names {
-    (
+    ($(
         $(#[doc = $about:literal])*
         $(#[derive($($derive:path),+)])?
         pub enum $type:ident: $what:literal $(= $default:ident)? {
             $( $(#[doc = $doc:literal])* $variant:ident = $name:literal, )+
         }
-    ) => {
+    )+) => { $(
         $(#[doc = $about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         $(#[derive($($derive),+)])?
@@ -272,10 +279,10 @@ macro_rules! names {
                 found.ok_or_else(|| Self::Err::new($what, name, Self::ALL.map(Self::name)))
             }
         }
-    };
+    )+ };
 }
 
-/// An enum of kinds, each as `Variant(Keys) = "name" | "alias"`, or without keys.
+/// Enums of kinds, each as `Variant(Keys) = "name" | "alias"`, or without keys.
 #[macro_export]
 macro_rules! kinds {
     (@keys) => {
@@ -284,7 +291,7 @@ macro_rules! kinds {
     (@keys $keys:ident) => {
         $keys::KEYS
     };
-    (
+    ($(
         $(#[doc = $about:literal])+
         $(#[derive($derive:ident)])?
         pub enum $type:ident {
@@ -293,7 +300,7 @@ macro_rules! kinds {
                 $variant:ident $(($keys:ident))? = $name:literal $(| $alias:literal)*,
             )+
         }
-    ) => {
+    )+) => { $(
         $(#[doc = $about])+
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         $(#[derive($derive)])?
@@ -322,7 +329,7 @@ macro_rules! kinds {
                 match self { $( Self::$variant { .. } => $name, )+ }
             }
         }
-    };
+    )+ };
 }
 
 /// A value that a key does not accept.

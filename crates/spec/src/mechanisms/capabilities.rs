@@ -6,7 +6,8 @@ use super::{Mechanism, MechanismConfig};
 /// "because" or a colon.
 pub type Support = Result<(), &'static str>;
 
-/// What a mechanism can be used for. Every field is stated for every mechanism.
+/// What a mechanism can be used for. Mechanisms outside of the families [`dense`](Self::dense) and
+/// [`from_pattern`](Self::from_pattern) state every field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// How many key and value heads it has.
@@ -127,17 +128,6 @@ pub enum Difference {
     Weights,
 }
 
-/// The capabilities that differ between exact softmax attention mechanisms with a sparse pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PatternUse {
-    /// Attention from one sequence to another.
-    pub cross_attention: Support,
-    /// Decoding token by token.
-    pub decoding: Support,
-    /// What padding at the end of a sequence does to the positions before it.
-    pub padding: Padding,
-}
-
 impl From<Mechanism> for Difference {
     fn from(mechanism: Mechanism) -> Self {
         MechanismConfig::from(mechanism).capabilities().difference
@@ -145,21 +135,36 @@ impl From<Mechanism> for Difference {
 }
 
 impl Capabilities {
-    /// The capabilities of exact softmax attention over the visible keys of a sparse pattern.
-    pub const fn from_pattern(pattern: PatternUse) -> Self {
+    /// The capabilities of softmax attention over all keys, without returned weights.
+    pub const fn dense(kv_heads: KvHeads, difference: Difference) -> Self {
         Self {
-            kv_heads: KvHeads::Any,
-            cross_attention: pattern.cross_attention,
+            kv_heads,
+            cross_attention: Ok(()),
             bidirectional: Ok(()),
-            decoding: pattern.decoding,
-            padding: pattern.padding,
+            decoding: Ok(()),
+            padding: Padding::Masked,
             options: SupportedOptions::ALL,
             returns_weights: false,
-            difference: Difference::MaskedKeys,
+            difference,
+        }
+    }
+
+    /// The same, with returned weights.
+    pub const fn with_weights(mut self) -> Self {
+        self.returns_weights = true;
+        self
+    }
+
+    /// The capabilities of exact softmax attention over the visible keys of a sparse pattern on a
+    /// single sequence.
+    pub const fn from_pattern(decoding: Support, padding: Padding) -> Self {
+        Self {
+            cross_attention: Err(
+                "its pattern is defined on a single sequence, and cross-attention has two",
+            ),
+            decoding,
+            padding,
+            ..Self::dense(KvHeads::Any, Difference::MaskedKeys)
         }
     }
 }
-
-/// Why a pattern of one sequence cannot be used for cross-attention.
-pub const SELF_ATTENTION_ONLY: Support =
-    Err("its pattern is defined on a single sequence, and cross-attention has two");

@@ -1,19 +1,11 @@
-use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
+use super::{Capabilities, Difference, KvHeads};
 
 mechanism! {
     /// Softmax of unscaled dot products.
     #[about(time = "n²", memory = "n", Different, "scores.md")]
+    #[formula("o_i = Σ_j softmax_j(q_i·k_j) v_j")]
     #[paper("Luong 2015", "https://arxiv.org/abs/1508.04025")]
     pub struct Dot = "dot"
 
-    capabilities: |_| Capabilities {
-        kv_heads: KvHeads::Any,
-        cross_attention: Ok(()),
-        bidirectional: Ok(()),
-        decoding: Ok(()),
-        padding: Padding::Masked,
-        options: SupportedOptions::ALL,
-        returns_weights: false,
-        difference: Difference::Weights,
-    }
+    capabilities: |_| Capabilities::dense(KvHeads::Any, Difference::Weights)
 }

@@ -4,10 +4,11 @@ use crate::keys::Values;
 mechanism! {
     /// Linear attention: a feature map instead of the softmax.
     #[about(time = "n", memory = "n", Different, "linear.md")]
+    #[formula("o_i = Σ_j (φ(q_i)·φ(k_j)) v_j / Σ_j φ(q_i)·φ(k_j), φ(x) = elu(x) + 1")]
     #[paper("Katharopoulos 2020", "https://arxiv.org/abs/2006.16236")]
     pub struct Linear = "linear" {
         /// Feature map.
-        features: LinearFeatures = LinearFeatures::Elu1, small LinearFeatures::Elu1, Values::Names(LinearFeatures::NAMES);
+        feature_map: LinearFeatures = LinearFeatures::Elu1, small LinearFeatures::Elu1, Values::Names(LinearFeatures::NAMES);
     }
 
     capabilities: |_| Capabilities {

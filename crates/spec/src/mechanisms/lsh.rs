@@ -5,12 +5,13 @@ mechanism! {
     /// Softmax over keys in the same hash bucket, at most 2·w in each of r rounds; the keys
     /// are the normalised queries.
     #[about(time = "n·r·(w + sqrt(n/w))", memory = "n·r·w", Approximate, "lsh.md")]
+    #[formula("o_i = Σ_j softmax_j(q_i·q_j / (|q_j| √d)) v_j over j near i in the order of their hashes")]
     #[paper("Kitaev 2020", "https://arxiv.org/abs/2001.04451")]
     pub struct Lsh = "lsh" {
         /// Positions in a chunk of the sorted sequence.
-        bucket: usize = 64, small 2, LENGTH;
+        bucket_size: usize = 64, small 2, LENGTH;
         /// Hash rounds.
-        rounds: usize = 4, small 2, count(1, 1 << 10);
+        n_hashes: usize = 4, small 2, count(1, 1 << 10);
         /// Seed of the hash directions; training passes combine it with random numbers of the device.
         seed: u64 = 0, small 1, SEED;
     }
@@ -37,11 +38,11 @@ mechanism! {
 const SORTED: Support = Err("it sorts positions by their hashes");
 
 impl Lsh {
-    /// Chunks of `bucket` positions, sorted in `rounds` rounds by hashes of this seed.
-    pub const fn new(bucket: usize, rounds: usize, seed: u64) -> Self {
+    /// Chunks of `bucket_size` positions, sorted in `n_hashes` rounds by hashes of this seed.
+    pub const fn new(bucket_size: usize, n_hashes: usize, seed: u64) -> Self {
         Self {
-            bucket,
-            rounds,
+            bucket_size,
+            n_hashes,
             seed,
         }
     }

@@ -4,7 +4,7 @@
 //! [description](About), its [capabilities](Capabilities) and a small instance for tests. The
 //! list in [`for_each_mechanism!`](crate::for_each_mechanism) is the only one in the workspace:
 //! the enums below, the keys of a config file, the README's table and the dispatch of
-//! `zoo-attention` and the oracle are generated from it.
+//! `zoo-attention` are generated from it. The oracle matches on every mechanism.
 
 mod capabilities;
 #[macro_use]
@@ -14,20 +14,18 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::de::Error;
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::capabilities::{
-    Capabilities, Difference, KvHeads, Padding, PatternUse, SELF_ATTENTION_ONLY, Support,
-    SupportedOptions,
+    Capabilities, Difference, KvHeads, Padding, Support, SupportedOptions,
 };
-pub use self::declare::{About, Exactness, MechanismSpec};
+pub use self::declare::{About, Exactness};
 pub use self::linear::LinearFeatures;
 use crate::UnknownName;
 use crate::keys::{Choice, InvalidValue, Key, Variant, check_keys};
 
 /// Calls the macro `$callback` with every mechanism as `module::Type`, in the order in which they
-/// are shown. `zoo-attention` and the oracle have a file `mechanisms/<module>.rs` for each.
+/// are shown. `zoo-attention` has a file `mechanisms/<module>.rs` for each.
 #[macro_export]
 macro_rules! for_each_mechanism {
     ($callback:ident) => {
@@ -141,22 +139,18 @@ macro_rules! registry {
                     $( Self::$type(config) => config.capabilities(), )+
                 }
             }
+        }
 
-            fn write_keys<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        impl Serialize for MechanismConfig {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let kind = self.mechanism().name();
                 match self {
-                    $( Self::$type(config) => config.write_keys(map), )+
+                    $( Self::$type(keys) => WithKind { kind, keys }.serialize(serializer), )+
                 }
             }
         }
 
-        const VARIANTS: [Variant; Mechanism::COUNT] = [
-            $( Variant {
-                name: $type::NAME,
-                aliases: $type::ALIASES,
-                about: $type::SUMMARY,
-                keys: $type::KEYS,
-            }, )+
-        ];
+        const VARIANTS: [Variant; Mechanism::COUNT] = [$( $type::VARIANT, )+];
     };
 }
 
@@ -212,11 +206,10 @@ impl FromStr for Mechanism {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let matches =
-            |mechanism: &Self| mechanism.name() == name || mechanism.aliases().contains(&name);
-        let known = || Variant::names(MECHANISMS.variants);
-        let found = Self::ALL.into_iter().find(matches);
-        found.ok_or_else(|| UnknownName::new("mechanism", name, known()))
+        let mut all = Self::ALL.into_iter();
+        let found = all.find(|one| one.name() == name || one.aliases().contains(&name));
+        let known = Variant::names(MECHANISMS.variants);
+        found.ok_or_else(|| UnknownName::new("mechanism", name, known))
     }
 }
 
@@ -236,13 +229,12 @@ impl MechanismConfig {
     }
 }
 
-impl Serialize for MechanismConfig {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("kind", self.mechanism().name())?;
-        self.write_keys(&mut map)?;
-        map.end()
-    }
+/// A table of a file.
+#[derive(Serialize)]
+struct WithKind<'a, T> {
+    kind: &'static str,
+    #[serde(flatten)]
+    keys: &'a T,
 }
 
 #[derive(Deserialize)]

@@ -20,13 +20,14 @@ fn every_name_and_alias_is_parsed() {
 }
 
 #[test]
-fn serialization_round_trips() {
+fn valid_configs_round_trip() {
     for mechanism in Mechanism::ALL {
         for config in [mechanism.into(), mechanism.small_for_tests()] {
             let text = serde_json::to_string(&config).expect("plain data");
             assert_eq!(read(&text), Ok(config), "{text}");
             let text = toml::to_string(&config).expect("plain data");
             assert_eq!(toml::from_str(&text), Ok(config), "{text}");
+            assert_eq!(config.check(), Ok(()), "{text}");
         }
     }
 }
@@ -38,7 +39,7 @@ fn omitted_keys_have_defaults() {
             r#"{"kind":"longformer","window":32}"#,
             r#"{"kind":"longformer","window":32,"global":1}"#,
         ),
-        (r#"{"kind":"linear","features":"relu"}"#, ""),
+        (r#"{"kind":"linear","feature_map":"relu"}"#, ""),
         // Unset keys are not written.
         (r#"{"kind":"fixed","summary":2}"#, ""),
         (
@@ -78,13 +79,16 @@ fn parse_errors() {
         (r#"{"kind": "flash", "window": 3}"#, "flash has no window"),
         (r#"{"kind": "lsh", "block": 3}"#, "lsh has no block"),
         (r#"{"kind": "block", "sise": 3}"#, "block has no sise"),
-        (r#"{"kind": "block", "size": -3}"#, "block: invalid value"),
         (
-            r#"{"kind": "linear", "features": 3}"#,
+            r#"{"kind": "block", "block_size": -3}"#,
+            "block: invalid value",
+        ),
+        (
+            r#"{"kind": "linear", "feature_map": 3}"#,
             "linear: invalid type",
         ),
         (
-            r#"{"kind": "linear", "features": "elu2"}"#,
+            r#"{"kind": "linear", "feature_map": "elu2"}"#,
             "linear: unknown variant `elu2`, expected `elu1` or `relu`",
         ),
         ("3", "the name of a mechanism, or a table"),
@@ -96,26 +100,19 @@ fn parse_errors() {
 
 #[test]
 fn values_are_checked() {
-    for mechanism in Mechanism::ALL {
-        for config in [mechanism.into(), mechanism.small_for_tests()] {
-            assert_eq!(config.check(), Ok(()), "{config:?}");
-        }
-    }
-    let empty = MechanismConfig::from(Block { size: 0 }).check();
-    let error = empty.expect_err("an empty block");
-    assert_eq!(
-        (error.key.as_str(), error.allowed.as_str()),
-        ("size", "at least 1")
-    );
-    for temperature in [0.0, f64::NAN, 1e7] {
-        let hard = Hard {
-            temperature,
-            seed: 0,
-        };
-        let error = MechanismConfig::from(hard)
-            .check()
-            .expect_err("out of range");
-        assert_eq!(error.allowed, "at least 1e-6 and at most 1e6");
+    let hard = |temperature| Hard {
+        temperature,
+        seed: 0,
+    };
+    let temperatures = "at least 1e-6 and at most 1e6";
+    for (config, key, allowed) in [
+        (Block { block_size: 0 }.into(), "block_size", "at least 1"),
+        (hard(0.0).into(), "temperature", temperatures),
+        (hard(f64::NAN).into(), "temperature", temperatures),
+        (hard(1e7).into(), "temperature", temperatures),
+    ] {
+        let error = MechanismConfig::check(&config).expect_err(key);
+        assert_eq!((&*error.key, &*error.allowed), (key, allowed));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Components of models that config keys choose among.
 
-use crate::keys::{Choice, LENGTH, POSITIVE, Presence, Values};
+use crate::keys::{LENGTH, POSITIVE, Presence};
 
 crate::names! {
     /// Where a layer normalises.
@@ -11,9 +11,7 @@ crate::names! {
         /// After the residual addition, as in the original Transformer.
         Post = "post",
     }
-}
 
-crate::names! {
     /// The activation of a feed-forward network.
     pub enum Activation: "activation" {
         /// `max(x, 0)`.
@@ -26,9 +24,7 @@ crate::names! {
         /// [GLU Variants](https://arxiv.org/abs/2002.05202), 2020.
         Swiglu = "swiglu",
     }
-}
 
-crate::names! {
     /// Which embeddings share their weights.
     pub enum Tying: "weight tying" {
         /// None.
@@ -39,9 +35,7 @@ crate::names! {
         /// These and the source embedding; needs a joint vocabulary.
         All = "all",
     }
-}
 
-crate::names! {
     /// How a sequence is pooled into one vector.
     pub enum Pooling: "pooling" {
         /// The final hidden state of a learned token before the sequence. It needs a mechanism with
@@ -52,9 +46,7 @@ crate::names! {
         /// A weighted mean with learned attention.
         Attention = "attention",
     }
-}
 
-crate::names! {
     /// The cell of a recurrent layer.
     pub enum Cell: "recurrent cell" {
         /// Gated recurrent unit: a hidden state.
@@ -62,24 +54,17 @@ crate::names! {
         /// Long short-term memory: a hidden state and a cell state.
         Lstm = "lstm",
     }
-}
 
-crate::names! {
     /// Input of a recurrent decoder besides the last token.
-    pub enum Feeding: "feeding" {
+    pub enum InputFeeding: "input feeding" {
         /// The last token only: all decoder states are computed before attention.
         None = "none",
         /// The previous attentional state (Luong's input feeding).
-        Input = "input",
+        Attentional = "attentional",
         /// The previous context vector (Bahdanau).
         Context = "context",
     }
 }
-
-pub(super) const ALIGNMENT: Values = Values::Choice(&Choice {
-    name: "alignment",
-    variants: Alignment::KINDS,
-});
 
 crate::kinds! {
     /// How a recurrent decoder attends to the source.
@@ -96,23 +81,7 @@ crate::kinds! {
         /// `general` in a window around a predicted source position, with Gaussian weighting.
         LocalP(Window) = "local-p",
     }
-}
 
-crate::keys! {
-    /// Keys of local alignments.
-    #[derive(Copy)]
-    pub struct Window {
-        /// Source positions on either side.
-        window: usize = 10, LENGTH;
-    }
-}
-
-pub(super) const POSITIONS: Values = Values::Choice(&Choice {
-    name: "positions",
-    variants: PositionEncoding::KINDS,
-});
-
-crate::kinds! {
     /// How a model encodes positions.
     #[derive(Copy)]
     pub enum PositionEncoding {
@@ -130,15 +99,20 @@ crate::kinds! {
 }
 
 crate::keys! {
+    /// Keys of local alignments.
+    #[derive(Copy)]
+    pub struct Window {
+        /// Source positions on either side.
+        window: usize = 10, LENGTH;
+    }
+
     /// Keys of learned positions.
     #[derive(Copy)]
     pub struct LearnedPositions {
         /// Number of position embeddings; longer sequences are rejected.
         max_positions: Option<usize> = None, LENGTH, Presence::Optional("the `context` of `gpt`, else 1024");
     }
-}
 
-crate::keys! {
     /// Keys of rotary positions.
     #[derive(Copy)]
     pub struct RotaryPositions {

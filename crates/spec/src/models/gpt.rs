@@ -16,6 +16,6 @@ layer_keys! {
         /// Self-attention.
         attention: MechanismConfig = flash(), ATTENTION;
         /// Tie the output layer to the token embedding.
-        tied: bool = true, Values::Bool;
+        tie_embeddings: bool = true, Values::Bool;
     }
 }

@@ -23,9 +23,7 @@ macro_rules! layer_keys {
                 n_heads: usize = 4, crate::keys::HEADS;
                 /// Number of key and value heads.
                 n_heads_kv: Option<usize> = None, crate::keys::HEADS,
-                    crate::keys::Presence::Optional(
-                        "as the mechanism requires, else `n_heads`"
-                    );
+                    crate::keys::Presence::Optional("as the mechanism requires, else `n_heads`");
                 /// Dimension of each attention head.
                 d_head: Option<usize> = None, crate::keys::WIDTH,
                     crate::keys::Presence::Optional("`d_model / n_heads`");
@@ -39,7 +37,8 @@ macro_rules! layer_keys {
                 activation: $crate::Activation = $activation,
                     crate::keys::Values::Names(crate::Activation::NAMES);
                 /// Position encoding: sinusoidal, learned, rotary, ALiBi or none.
-                positions: $crate::PositionEncoding = $positions, super::POSITIONS;
+                positions: $crate::PositionEncoding = $positions,
+                    crate::keys::choice("positions", crate::PositionEncoding::KINDS);
                 /// RMSNorm of the queries and keys of each head (QK-norm).
                 qk_norm: bool = false, crate::keys::Values::Bool;
                 /// Softmax temperature of the attention scores: above 1 flattens, below 1 sharpens.

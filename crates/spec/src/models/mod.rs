@@ -12,9 +12,8 @@ mod han;
 mod seq2seq;
 mod transformer;
 
-use self::choices::{ALIGNMENT, POSITIONS};
 pub use self::choices::{
-    Activation, Alignment, Cell, Feeding, LearnedPositions, Norm, Pooling, PositionEncoding,
+    Activation, Alignment, Cell, InputFeeding, LearnedPositions, Norm, Pooling, PositionEncoding,
     RotaryPositions, Tying, Window,
 };
 pub use self::classifier::ClassifierSpec;
@@ -45,7 +44,7 @@ crate::kinds! {
     }
 }
 
-const ATTENTION: Values = Values::Choice(&MECHANISMS);
+const ATTENTION: Values = Values::Choice(MECHANISMS);
 
 fn flash() -> MechanismConfig {
     Mechanism::Flash.into()
@@ -53,10 +52,10 @@ fn flash() -> MechanismConfig {
 
 impl Model {
     /// Weight tying, in models with a source and a target.
-    pub fn tying(&self) -> Option<Tying> {
+    pub fn tie_embeddings(&self) -> Option<Tying> {
         match self {
-            Self::Transformer(model) => Some(model.tying),
-            Self::Seq2Seq(model) => Some(model.tying),
+            Self::Transformer(model) => Some(model.tie_embeddings),
+            Self::Seq2Seq(model) => Some(model.tie_embeddings),
             Self::Han(_) | Self::Gpt(_) | Self::Classifier(_) => None,
         }
     }
@@ -102,21 +101,16 @@ impl Model {
                 own.get_or_insert(*layers);
             }
         }
-        let (d_feed_forward, d_model, positions, context) = match self {
-            Self::Transformer(it) => (&mut it.d_feed_forward, it.d_model, &mut it.positions, None),
-            Self::Classifier(it) => (&mut it.d_feed_forward, it.d_model, &mut it.positions, None),
-            Self::Gpt(it) => {
-                let context = Some(it.context);
-                (
-                    &mut it.d_feed_forward,
-                    it.d_model,
-                    &mut it.positions,
-                    context,
-                )
-            }
+        let Some(layers) = self.layer_spec() else {
+            return;
+        };
+        let (d_feed_forward, positions, context) = match self {
+            Self::Transformer(it) => (&mut it.d_feed_forward, &mut it.positions, None),
+            Self::Classifier(it) => (&mut it.d_feed_forward, &mut it.positions, None),
+            Self::Gpt(it) => (&mut it.d_feed_forward, &mut it.positions, Some(it.context)),
             Self::Seq2Seq(_) | Self::Han(_) => return,
         };
-        d_feed_forward.get_or_insert(4 * d_model);
+        d_feed_forward.get_or_insert(layers.d_feed_forward);
         positions.resolve(context);
     }
 

@@ -1,7 +1,7 @@
 //! The recurrent encoder-decoder with attention.
 
-use super::{ALIGNMENT, Alignment, Feeding, Tying};
-use crate::keys::{LAYERS, PROBABILITY, Presence, Range, Values, WIDTH, count};
+use super::{Alignment, InputFeeding, Tying};
+use crate::keys::{LAYERS, PROBABILITY, Presence, Range, Values, WIDTH, choice, count};
 
 crate::keys! {
     /// Keys of a recurrent sequence-to-sequence model.
@@ -17,11 +17,11 @@ crate::keys! {
         /// Number of decoder layers.
         decoder_layers: Option<usize> = None, LAYERS, Presence::Optional("`layers`");
         /// Attention of the decoder to the source.
-        attention: Alignment = Alignment::Additive, ALIGNMENT;
+        attention: Alignment = Alignment::Additive, choice("alignment", Alignment::KINDS);
         /// Input of the decoder besides the last token.
-        feeding: Feeding = Feeding::Input, Values::Names(Feeding::NAMES);
+        input_feeding: InputFeeding = InputFeeding::Attentional, Values::Names(InputFeeding::NAMES);
         /// Weight tying of embeddings and output layer; requires `d_embedding = d_hidden` unless `none`.
-        tying: Tying = Tying::None, Values::Names(Tying::NAMES);
+        tie_embeddings: Tying = Tying::None, Values::Names(Tying::NAMES);
         /// Dropout probability (embeddings, between layers and before the output layer).
         dropout: f64 = 0.2, PROBABILITY;
         /// Teacher forcing ratio: probability that the decoder receives the target token instead of its

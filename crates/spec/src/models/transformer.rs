@@ -26,7 +26,7 @@ layer_keys! {
         /// Final layer norm of encoder and decoder.
         final_norm: bool = true, Values::Bool;
         /// Weight tying of embeddings and output layer.
-        tying: Tying = Tying::Decoder, Values::Names(Tying::NAMES);
+        tie_embeddings: Tying = Tying::Decoder, Values::Names(Tying::NAMES);
         /// Multiply embeddings by `sqrt(d_model)`.
         scale_embeddings: bool = true, Values::Bool;
     }

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use zoo_train::cli::Command as _;
 use zoo_train::{TrainError, cli};
 
@@ -27,6 +27,9 @@ enum Command {
     Average(cli::average::Average),
     Inspect(cli::inspect::Inspect),
     New(cli::new::New),
+    Runs(cli::runs::Runs),
+    Mechanisms(cli::mechanisms::Mechanisms),
+    Completions(cli::completions::Completions),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +46,9 @@ fn main() -> ExitCode {
         Command::Average(average) => average.run(out),
         Command::Inspect(inspect) => inspect.run(out),
         Command::New(new) => new.run(out),
+        Command::Runs(runs) => runs.run(out),
+        Command::Mechanisms(mechanisms) => mechanisms.run(out),
+        Command::Completions(completions) => completions.run(Zoo::command(), out),
     };
     exit_code(result.map(|()| ExitCode::SUCCESS))
 }

@@ -1,5 +1,6 @@
 //! `zoo attend`: attention weights as an HTML page or as a heatmap.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -7,8 +8,9 @@ use clap::{ArgGroup, Args};
 use zoo_viz::Theme;
 
 use super::input::Input;
-use super::{Command, RunArgs, print};
+use super::{Command, RunArgs, print, print_error_line, renamed_part};
 use crate::files::write_output;
+use crate::unknown::UnknownNotes;
 use crate::{AttentionKind, Result, TrainError};
 
 const PAGE: &str = "attention.html";
@@ -23,31 +25,35 @@ pub struct Attend {
     #[command(flatten)]
     run: RunArgs,
 
-    /// Input text
+    /// Show the attention for this text
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
 
-    /// File with the input text, one or more lines; - is standard input
+    /// Read the text, one or more lines, from a file; - is standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Target text of a sequence-to-sequence model [default: the model's output]
+    /// Use this target text, for a sequence-to-sequence model [default: the model's output]
     #[arg(long, value_name = "TEXT")]
     target: Option<String>,
 
-    /// Output page [default: attention.html in the run folder, unless --svg or --png is given]
+    /// Write the page to a file [default: attention.html in the run folder, unless --svg or --png
+    /// is given]
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 
-    /// Attention of a transformer to show [default: all; cross for --svg and --png]
-    #[arg(long, value_enum)]
-    part: Option<AttentionKind>,
+    /// Show only this attention of a transformer [default: all; cross for --svg and --png]
+    #[arg(long, value_enum, value_name = "ATTENTION")]
+    attention: Option<AttentionKind>,
 
-    /// Layer of the heatmap, counted from 1 [default: 1]
+    #[arg(long = "part", hide = true, value_parser = renamed_part("--attention"))]
+    _part: Option<Infallible>,
+
+    /// Draw the heatmap of this layer, counted from 1 [default: 1]
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
 
-    /// Head of the heatmap, counted from 1 [default: 1]
+    /// Draw the heatmap of this head, counted from 1 [default: 1]
     #[arg(long, value_name = "N")]
     head: Option<usize>,
 
@@ -66,14 +72,6 @@ pub struct Attend {
 
 impl Command for Attend {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let trained = self.run.open()?;
-        let text = match (&self.text, &self.file) {
-            (Some(text), _) => text.clone(),
-            (None, file) => Input::open(file.as_deref())?.read_all()?,
-        };
-        // The newline at the end of a file is not part of the text.
-        let text = text.trim_end_matches(['\n', '\r']);
-        let maps = trained.attention_maps(text, self.target.as_deref(), self.part)?;
         let has_heatmap = self.svg.is_some() || self.png.is_some();
         if !has_heatmap && (self.layer.is_some() || self.head.is_some()) {
             return Err(TrainError::Refused(
@@ -82,23 +80,34 @@ impl Command for Attend {
                     .to_owned(),
             ));
         }
+        let trained = self.run.open()?;
+        let text = match (&self.text, &self.file) {
+            (Some(text), _) => text.clone(),
+            (None, file) => Input::open(file.as_deref())?.read_all()?,
+        };
+        // The newline at the end of a file is not part of the text.
+        let text = text.trim_end_matches(['\n', '\r']);
+        let note = &mut |note: &str| print_error_line(note);
+        let (tokenizer, target_tokenizer) = trained.model.tokenizers();
+        let mut unknown = UnknownNotes::default();
+        unknown.report(tokenizer, &[text], note)?;
+        if let (Some(tokenizer), Some(target)) = (target_tokenizer, &self.target) {
+            unknown.report(tokenizer, &[target], note)?;
+        }
+        let maps = trained.attention_maps(text, self.target.as_deref(), self.attention)?;
         // Everything is rendered before anything is written.
         let mut files: Vec<(PathBuf, Vec<u8>)> = vec![];
-        if let Some(path) = &self.svg {
+        if let Some(path) = self.svg {
             let heatmap = maps.heatmap(self.layer, self.head)?;
-            files.push((path.clone(), heatmap.to_svg().into_bytes()));
+            files.push((path, heatmap.to_svg().into_bytes()));
         }
-        if let Some(path) = &self.png {
+        if let Some(path) = self.png {
             let theme = if self.dark { Theme::Dark } else { Theme::Light };
             let heatmap = maps.heatmap(self.layer, self.head)?;
-            files.push((path.clone(), heatmap.to_png(theme)?));
+            files.push((path, heatmap.to_png(theme)?));
         }
-        let page = match &self.to {
-            Some(path) => Some(path.clone()),
-            None if has_heatmap => None,
-            None => Some(trained.folder.file(PAGE)),
-        };
-        if let Some(path) = page {
+        if self.to.is_some() || !has_heatmap {
+            let path = self.to.unwrap_or_else(|| trained.folder.file(PAGE));
             files.push((path, maps.page.to_html().into_bytes()));
         }
         for (path, bytes) in files {

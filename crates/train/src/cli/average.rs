@@ -11,10 +11,10 @@ use crate::{AVERAGE, Result, RunFolder, TrainError, average};
 /// Average the weights of several checkpoints
 ///
 /// Use the result in other commands with --checkpoint average. The number of checkpoints that a run
-/// keeps is training.keep in its config.
+/// keeps is training.keep_checkpoints in its config.
 #[derive(Debug, Args)]
 pub struct Average {
-    /// Run folder
+    /// Average the checkpoints of the run in this folder
     #[arg(value_name = "RUN")]
     run: PathBuf,
 
@@ -61,7 +61,7 @@ impl Average {
         match self.last {
             Some(last) if last == 0 || last > all.len() => Err(TrainError::Refused(format!(
                 "--last must be from 1 to {}, the number of checkpoints of {}, got {last}\n  help: \
-                 training.keep sets how many checkpoints a run keeps",
+                 training.keep_checkpoints sets how many checkpoints a run keeps",
                 all.len(),
                 folder.path().display()
             ))),

@@ -9,6 +9,7 @@ use zoo_spec::Printable;
 
 use super::input::Input;
 use super::{Command, RunArgs, print, print_error_line};
+use crate::unknown::UnknownNotes;
 use crate::{ClassPrediction, Result, TrainedRun};
 
 /// Classify lines from a file, stdin or a prompt
@@ -21,7 +22,7 @@ pub struct Classify {
     #[command(flatten)]
     run: RunArgs,
 
-    /// File with the lines to classify, may be .gz; - is standard input
+    /// Classify the lines of a file, which may be .gz; - is standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -29,15 +30,15 @@ pub struct Classify {
     #[arg(long)]
     whole: bool,
 
-    /// Number of classes to print, most likely first
+    /// Print the N most likely classes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     top: u64,
 
-    /// Print one JSON object per line
+    /// Print one JSON object per line, with the words that are not in the vocabulary
     #[arg(long)]
     json: bool,
 
-    /// Batch size in lines; 1 answers each line immediately
+    /// Process N lines at a time; 1 answers each line immediately
     #[arg(long, value_name = "N", default_value_t = 256)]
     batch: usize,
 }
@@ -47,47 +48,65 @@ impl Command for Classify {
         let trained = self.run.open()?;
         trained.classifier()?;
         let input = Input::open(self.file.as_deref())?;
+        let is_interactive = input.is_interactive;
+        let mut unknown = UnknownNotes::default();
         if self.whole {
             let text = input.read_all()?;
-            return print(out, &self.output_lines(&trained, &[&text])?);
+            return print(out, &self.output_lines(&trained, &[&text], &mut unknown)?);
         }
-        if input.is_interactive {
+        if is_interactive {
             print_error_line(format_args!("{}; Ctrl-D ends", trained.description()));
         }
         input.for_each_batch(self.batch, |lines| {
+            if is_interactive {
+                unknown.reset();
+            }
             let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-            print(out, &self.output_lines(&trained, &texts)?)
+            print(out, &self.output_lines(&trained, &texts, &mut unknown)?)
         })
     }
 }
 
 impl Classify {
-    fn output_lines(&self, trained: &TrainedRun, texts: &[&str]) -> Result<String> {
+    fn output_lines(
+        &self,
+        trained: &TrainedRun,
+        texts: &[&str],
+        unknown: &mut UnknownNotes,
+    ) -> Result<String> {
+        let (tokenizer, _) = trained.model.tokenizers();
+        let note = &mut |note: &str| print_error_line(note);
+        let unknown = unknown.report(tokenizer, texts, note)?;
         let is_blank = |text: &&str| text.trim().is_empty();
         let non_blank: Vec<&str> = texts.iter().copied().filter(|it| !is_blank(it)).collect();
-        let predictions = trained.classify(&non_blank, &mut |note| print_error_line(note))?;
-        let mut predictions = predictions.into_iter();
-        let mut output = String::new();
-        for text in texts {
-            let prediction = if is_blank(text) {
-                None
-            } else {
-                predictions.next()
-            };
-            output += &self.output_line(text, prediction.as_ref());
-            output.push('\n');
-        }
-        Ok(output)
+        let predictions = trained.classify(&non_blank, note)?;
+        let mut predictions = predictions.into_iter().peekable();
+        let lines = texts.iter().zip(&unknown).map(|(text, unknown)| {
+            let prediction = predictions.next_if(|_| !is_blank(text));
+            self.output_line(text, unknown, prediction.as_ref()) + "\n"
+        });
+        Ok(lines.collect())
     }
 
-    fn output_line(&self, text: &str, prediction: Option<&ClassPrediction>) -> String {
+    fn output_line(
+        &self,
+        text: &str,
+        unknown: &[String],
+        prediction: Option<&ClassPrediction>,
+    ) -> String {
         let classes = prediction.map_or(&[][..], |it| &it.classes);
         let classes = classes.iter().take(self.top as usize);
         if self.json {
             let classes = classes.map(|(label, prob)| json!({"label": label, "probability": prob}));
             let label = prediction.map(ClassPrediction::label);
             let classes: Vec<_> = classes.collect();
-            return json!({"text": text, "label": label, "classes": classes}).to_string();
+            return json!({
+                "text": text,
+                "label": label,
+                "classes": classes,
+                "unknown": unknown,
+            })
+            .to_string();
         }
         let classes = classes.map(|(label, prob)| format!("{}\t{prob:.4}", Printable(label)));
         classes.collect::<Vec<_>>().join("\t")

@@ -7,34 +7,34 @@ use crate::{Result, TrainError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StrategyArg {
-    /// Most likely token at every step
+    /// Take the most likely token at every step
     Greedy,
-    /// Beam search
+    /// Search with several beams
     Beam,
-    /// Random sampling
+    /// Sample at random
     Sample,
 }
 
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Decoding (default: the run's [decoding] section)")]
 pub(super) struct DecodingArgs {
-    /// Decoding strategy
+    /// Decode with this strategy
     #[arg(long, value_enum, value_name = "STRATEGY")]
     strategy: Option<StrategyArg>,
 
-    /// Number of beams; implies --strategy beam
+    /// Search with N beams; implies --strategy beam
     #[arg(long, value_name = "N")]
     beams: Option<usize>,
 
-    /// Number of hypotheses to return from beam search
+    /// Return the N best hypotheses of beam search
     #[arg(long, value_name = "N")]
     n_best: Option<usize>,
 
-    /// Length penalty exponent (0 = none)
+    /// Use this length penalty exponent (0 = none)
     #[arg(long, value_name = "A")]
     length_penalty: Option<f64>,
 
-    /// Sampling temperature: logits are divided by T
+    /// Divide logits by the temperature T before sampling; 0 decodes greedily
     #[arg(long, value_name = "T")]
     temperature: Option<f64>,
 
@@ -42,39 +42,29 @@ pub(super) struct DecodingArgs {
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
 
-    /// Nucleus sampling: smallest set of tokens with total probability P
+    /// Sample from the smallest set of tokens with total probability P (nucleus sampling)
     #[arg(long, value_name = "P")]
     top_p: Option<f64>,
 
-    /// Maximum number of generated tokens
+    /// Generate at most N tokens
     #[arg(long, value_name = "N")]
     max_length: Option<usize>,
 
-    /// Random seed for sampling
+    /// Sample with this random seed
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
 }
 
 impl DecodingArgs {
     /// Applies the flags to a config, for a vocabulary of this size.
-    pub(super) fn apply(
-        &self,
-        config: GenerateConfig,
-        vocabulary: usize,
-    ) -> Result<GenerateConfig> {
-        let strategy = self
-            .apply_strategy(config.strategy)
+    pub(super) fn apply(&self, config: &mut GenerateConfig, vocabulary: usize) -> Result<()> {
+        let strategy = self.apply_strategy(config.strategy);
+        config.strategy = strategy
             .map_err(|reason| TrainError::Refused(format!("{reason}\n  help: omit one of them")))?;
-        let config = GenerateConfig {
-            strategy,
-            max_length: self.max_length.unwrap_or(config.max_length),
-            seed: self.seed.unwrap_or(config.seed),
-            ..config
-        };
-        config
-            .check(vocabulary)
-            .map_err(TrainError::model("decoding"))?;
-        Ok(config)
+        config.max_length = self.max_length.unwrap_or(config.max_length);
+        config.seed = self.seed.unwrap_or(config.seed);
+        let checked = config.check(vocabulary);
+        checked.map_err(TrainError::model("decoding"))
     }
 
     /// The strategy with the flags applied, or which flags exclude each other.
@@ -140,7 +130,13 @@ impl DecodingArgs {
                 *top_p = self.top_p.or(*top_p);
             }
         }
-        Ok(strategy)
+        match strategy {
+            // The limit of sampling.
+            Strategy::Sample {
+                temperature: 0.0, ..
+            } => Ok(Strategy::Greedy),
+            strategy => Ok(strategy),
+        }
     }
 }
 
@@ -161,45 +157,38 @@ mod tests {
 
     #[test]
     fn flags_override_the_config() {
+        let check = |flags: &str, default: Strategy, expected: Result<Strategy, &str>| {
+            let line = Line::parse_from(["zoo"].into_iter().chain(flags.split_whitespace()));
+            let mut config = GenerateConfig::new(default);
+            let applied = line.decoding.apply(&mut config, 10);
+            let applied = applied.map(|()| config.strategy);
+            let applied = applied.map_err(|error| error.to_string());
+            assert_eq!(applied, expected.map_err(str::to_owned), "{flags}");
+        };
         let beam = |beams, length_penalty, n_best| Strategy::Beam {
             beams,
             length_penalty,
             n_best,
         };
-        for (flags, default, expected) in [
-            ("", Strategy::beam(3), Ok(Strategy::beam(3))),
-            ("--beams 2", Strategy::Greedy, Ok(Strategy::beam(2))),
-            ("--beams 7", beam(5, 0.6, 1), Ok(beam(7, 0.6, 1))),
-            ("--n-best 6", Strategy::Greedy, Ok(beam(6, 0.0, 6))),
-            (
-                "--temperature 0.5",
-                Strategy::Greedy,
-                Ok(Strategy::sample(0.5)),
-            ),
-            (
-                "--strategy greedy --beams 2",
-                Strategy::Greedy,
-                Err("--beams requires --strategy beam\n  help: omit one of them"),
-            ),
-            (
-                "--n-best 2 --top-p 0.5",
-                Strategy::Greedy,
-                Err(
-                    "--n-best (beam search) cannot be used with --top-p (sampling)\n  help: omit one of \
-                     them",
-                ),
-            ),
-            (
-                "--max-length 0",
-                Strategy::Greedy,
-                Err("decoding: max_length must be at least 1, got 0"),
-            ),
-        ] {
-            let line = Line::parse_from(["zoo"].into_iter().chain(flags.split_whitespace()));
-            let applied = line.decoding.apply(GenerateConfig::new(default), 10);
-            let applied = applied.map(|config| config.strategy);
-            let applied = applied.map_err(|error| error.to_string());
-            assert_eq!(applied, expected.map_err(str::to_owned), "{flags}");
-        }
+        let greedy = Strategy::Greedy;
+        check("", Strategy::beam(3), Ok(Strategy::beam(3)));
+        check("--beams 2", greedy, Ok(Strategy::beam(2)));
+        check("--beams 7", beam(5, 0.6, 1), Ok(beam(7, 0.6, 1)));
+        check("--n-best 6", greedy, Ok(beam(6, 0.0, 6)));
+        check("--temperature 0.5", greedy, Ok(Strategy::sample(0.5)));
+        check("--temperature 0", Strategy::sample(0.8), Ok(greedy));
+        check("--temperature 0 --top-k 5", greedy, Ok(greedy));
+        let error = "--beams (beam search) cannot be used with --temperature (sampling)\n  help: \
+                     omit one of them";
+        check("--temperature 0 --beams 2", greedy, Err(error));
+        let error = "decoding: temperature must be above 0, got -1";
+        check("--temperature=-1", greedy, Err(error));
+        let error = "--beams requires --strategy beam\n  help: omit one of them";
+        check("--strategy greedy --beams 2", greedy, Err(error));
+        let error = "--n-best (beam search) cannot be used with --top-p (sampling)\n  help: omit one \
+                     of them";
+        check("--n-best 2 --top-p 0.5", greedy, Err(error));
+        let error = "decoding: max_length must be at least 1, got 0";
+        check("--max-length 0", greedy, Err(error));
     }
 }

@@ -1,5 +1,6 @@
 //! `zoo eval`: loss and published metrics of a run.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -9,8 +10,8 @@ use serde_json::{Value, json};
 use zoo_data::metrics::{BleuTokenizer, Case};
 use zoo_spec::printable_text;
 
-use super::{Command, RunArgs, print, print_error_line};
-use crate::evaluate::{Evaluation, TaskMetrics, bleu_from_config};
+use super::{Command, RunArgs, print, print_error_line, renamed_part};
+use crate::evaluate::{Evaluation, Evaluator, TaskMetrics};
 use crate::files::write_output;
 use crate::report::format::metric_value;
 use crate::{DataSplit, EvalSet, Metrics, Result, TrainError, TrainedRun};
@@ -23,33 +24,31 @@ pub struct Eval {
     #[command(flatten)]
     run: RunArgs,
 
-    /// Split to evaluate [default: test, or valid if there is no test split]
-    #[arg(long, value_enum)]
-    part: Option<DataSplit>,
+    /// Evaluate this split [default: test, or valid if there is no test split]
+    #[arg(long, value_enum, group = "eval-set")]
+    split: Option<DataSplit>,
 
-    /// Source texts, one per line, instead of the run's data
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "target",
-        conflicts_with = "part"
-    )]
+    #[arg(long = "part", hide = true, value_parser = renamed_part("--split"))]
+    _part: Option<Infallible>,
+
+    /// Translate these source texts, one per line, instead of the run's data
+    #[arg(long, value_name = "FILE", requires = "target", group = "eval-set")]
     source: Option<PathBuf>,
 
-    /// Reference translations, one per line
+    /// Compare with these reference translations, one per line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
 
-    /// Labelled texts, instead of the run's data; the file name determines the format
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source"])]
+    /// Classify these labelled texts instead of the run's data; the file name determines the format
+    #[arg(long, value_name = "FILE", group = "eval-set")]
     labelled: Option<PathBuf>,
 
-    /// Running text, instead of the run's data
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["part", "source", "labelled"])]
+    /// Predict this running text instead of the run's data
+    #[arg(long, value_name = "FILE", group = "eval-set")]
     text: Option<PathBuf>,
 
-    /// BLEU tokenizer: 13a, none, char or zh [default: validation.bleu_tokenizer, chosen from the
-    /// data if unset]
+    /// Tokenize for BLEU with 13a, none, char or zh [default: validation.bleu_tokenizer, chosen
+    /// from the data if unset]
     #[arg(long, value_name = "NAME")]
     bleu_tokenize: Option<BleuTokenizer>,
 
@@ -73,26 +72,32 @@ pub struct Eval {
 impl Command for Eval {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.run.open()?;
-        let mut bleu = bleu_from_config(&trained.config);
-        bleu.tokenizer = self.bleu_tokenize.unwrap_or(bleu.tokenizer);
+        if self.hypotheses.is_some() && trained.translator().is_err() {
+            return Err(TrainError::Refused(format!(
+                "--hypotheses is only supported for sequence-to-sequence models; this run is a {}\n  \
+                 help: omit --hypotheses",
+                trained.config.model.name()
+            )));
+        }
+        let device = trained.opened.device.clone();
+        let mut evaluator = Evaluator::new(&trained.config, self.samples, device);
+        if let Some(tokenizer) = self.bleu_tokenize {
+            evaluator.bleu.tokenizer = tokenizer;
+        }
         if self.lowercase {
-            bleu.case = Case::Lower;
+            evaluator.bleu.case = Case::Lower;
         }
         let note = &mut |note: &str| print_error_line(note);
-        let evaluation = trained.evaluate(&self.eval_set(), bleu, self.samples, note)?;
+        let eval_set = self.eval_set();
+        let model = &trained.model;
+        let evaluation = model.evaluate(&trained, &eval_set, &evaluator, note)?;
         let metrics = &evaluation.metrics;
-        if let Some(path) = &self.hypotheses {
-            let TaskMetrics::Translation { hypotheses, .. } = &metrics.task_metrics else {
-                return Err(TrainError::Refused(format!(
-                    "--hypotheses is only supported for sequence-to-sequence models; this run is a {}\n  \
-                     help: omit --hypotheses",
-                    trained.config.model.name()
-                )));
-            };
-            let lines = hypotheses
-                .iter()
-                .map(|text| text.replace(['\n', '\r'], " ") + "\n");
-            write_output(path, lines.collect::<String>().as_bytes())?;
+        if let (Some(path), TaskMetrics::Translation { hypotheses, .. }) =
+            (&self.hypotheses, &metrics.task_metrics)
+        {
+            let line = |text: &String| text.replace(['\n', '\r'], " ") + "\n";
+            let lines: String = hypotheses.iter().map(line).collect();
+            write_output(path, lines.as_bytes())?;
         }
         if self.json {
             let value = to_json(&trained, &evaluation);
@@ -102,12 +107,8 @@ impl Command for Eval {
             TaskMetrics::LanguageModelling => "characters",
             TaskMetrics::Translation { .. } | TaskMetrics::Classification(_) => "examples",
         };
-        let head = format!(
-            "{}\n{}: {} {unit}\n\n",
-            trained.description(),
-            evaluation.name,
-            evaluation.size
-        );
+        let Evaluation { name, size, .. } = &evaluation;
+        let head = format!("{}\n{name}: {size} {unit}\n\n", trained.description());
         print(out, &(head + &to_lines(metrics)))
     }
 }
@@ -118,7 +119,7 @@ impl Eval {
             (Some(source), Some(target), ..) => EvalSet::Parallel(source.clone(), target.clone()),
             (_, _, Some(path), _) => EvalSet::Labelled(path.clone()),
             (_, _, _, Some(path)) => EvalSet::Plain(path.clone()),
-            _ => EvalSet::Own(self.part),
+            _ => EvalSet::Own(self.split),
         }
     }
 }
@@ -170,13 +171,11 @@ fn to_json(trained: &TrainedRun, evaluation: &Evaluation) -> Value {
         TaskMetrics::Classification(matrix) => {
             let labels = matrix.labels();
             let classes = 0..labels.len();
-            let counts: Vec<Vec<usize>> = classes
-                .clone()
-                .map(|label| {
-                    let row = classes.clone().map(|class| matrix.count(label, class));
-                    row.map(Result::unwrap_or_default).collect()
-                })
-                .collect();
+            let row = |label: usize| -> Vec<usize> {
+                let counts = classes.clone().map(|class| matrix.count(label, class));
+                counts.map(Result::unwrap_or_default).collect()
+            };
+            let counts: Vec<Vec<usize>> = classes.clone().map(row).collect();
             let scores = classes.filter_map(|class| {
                 let scores = matrix.class(class).ok()?;
                 Some(json!({
@@ -193,14 +192,7 @@ fn to_json(trained: &TrainedRun, evaluation: &Evaluation) -> Value {
         TaskMetrics::LanguageModelling => {}
     }
     if !metrics.samples.is_empty() {
-        let samples = metrics.samples.iter().map(|sample| {
-            json!({
-                "source": sample.source,
-                "reference": sample.reference,
-                "prediction": sample.prediction,
-            })
-        });
-        value["samples"] = json!(samples.collect::<Vec<_>>());
+        value["samples"] = json!(metrics.samples);
     }
     value
 }

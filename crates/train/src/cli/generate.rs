@@ -5,28 +5,29 @@ use std::io::Write;
 use clap::Args;
 use zoo_data::Tokenizer;
 use zoo_models::generate::generate_streaming;
-use zoo_models::{GenerateConfig, Gpt, Stop};
+use zoo_models::{GenerateConfig, GeneratedSequence, Gpt, Stop, Strategy, generate};
 
 use super::decoding::DecodingArgs;
-use super::{Command, RunArgs, print};
+use super::{Command, RunArgs, print, print_error_line};
 use crate::generate::generate_config;
+use crate::unknown::UnknownNotes;
 use crate::{Result, TrainError};
 
 /// Generate text from a prompt (GPT)
 ///
 /// The prompt is printed as the tokenizer decodes it, followed by the tokens as they are generated;
-/// beam search prints them at the end. When the context is full, generation continues from its last
-/// half.
+/// beam search prints them at the end. Several texts (--count, --n-best) are separated by a line
+/// `---`. When the context is full, generation continues from its last half.
 #[derive(Debug, Args)]
 pub struct Generate {
     #[command(flatten)]
     run: RunArgs,
 
-    /// Prompt [default: a newline]
+    /// Continue this prompt [default: a newline]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
 
-    /// Number of samples to generate; sample i uses seed + i
+    /// Generate N samples; sample i uses seed + i
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 
@@ -37,11 +38,22 @@ pub struct Generate {
 impl Command for Generate {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.run.open()?;
-        let generator = trained.model.generator();
-        let generator = generator.ok_or_else(|| trained.wrong_model("generate"))?;
+        let generator = trained.generator()?;
         let (model, tokenizer) = (&generator.model, &generator.task.tokenizer);
-        let config = generate_config(&trained.config)?;
-        let mut config = self.decoding.apply(config, tokenizer.vocab_size())?;
+        let mut config = generate_config(&trained.config)?;
+        self.decoding.apply(&mut config, tokenizer.vocab_size())?;
+        if self.count > 1 && !matches!(config.strategy, Strategy::Sample { .. }) {
+            return Err(TrainError::Refused(format!(
+                "--count {count} requires sampling; greedy decoding and beam search repeat the same \
+                 text\n  help: use --strategy sample, or --n-best {count} for the best texts of beam \
+                 search",
+                count = self.count
+            )));
+        }
+        if let Some(prompt) = &self.prompt {
+            let note = &mut |note: &str| print_error_line(note);
+            UnknownNotes::default().report(tokenizer, &[prompt], note)?;
+        }
         let prompt = tokenizer.encode(self.prompt.as_deref().unwrap_or("\n"))?;
         if prompt.is_empty() {
             return Err(TrainError::Refused(match self.prompt {
@@ -54,7 +66,18 @@ impl Command for Generate {
                     .to_owned(),
             }));
         }
-        for index in 0..self.count {
+        // Beam search finds all texts at once; after the context is full, each has one continuation.
+        let mut hypotheses = vec![].into_iter();
+        if let Strategy::Beam { .. } = config.strategy {
+            let state = model.start(1).map_err(TrainError::model("decoding"))?;
+            let found = generate(model, state, &[&prompt], &config);
+            let found = found.map_err(TrainError::model("--prompt"))?;
+            hypotheses = found.concat().into_iter();
+        }
+        if let Strategy::Beam { n_best, .. } = &mut config.strategy {
+            *n_best = 1;
+        }
+        for index in 0..self.count.max(hypotheses.len() as u64) {
             if index > 0 {
                 print(out, "\n---\n")?;
             }
@@ -66,7 +89,7 @@ impl Command for Generate {
                 printed: self.prompt.as_ref().map_or(text.len(), |_| 0),
                 text,
             };
-            stream.generate(model, &config, out)?;
+            stream.generate(model, &config, hypotheses.next(), out)?;
             print(out, "\n")?;
             config.seed = config.seed.wrapping_add(1);
         }
@@ -86,23 +109,27 @@ struct TextStream<'a> {
 }
 
 impl TextStream<'_> {
-    fn generate(mut self, model: &Gpt, config: &GenerateConfig, out: &mut dyn Write) -> Result<()> {
+    /// Generates a text that starts with `first`, if it is given.
+    fn generate(
+        mut self,
+        model: &Gpt,
+        config: &GenerateConfig,
+        mut first: Option<GeneratedSequence>,
+        out: &mut dyn Write,
+    ) -> Result<()> {
         self.print(out, false)?;
         let mut config = config.clone();
         let mut prompt = self.ids.clone();
         loop {
-            let state = model.start(1).map_err(TrainError::model("decoding"))?;
-            let mut failed = None;
-            let generated = generate_streaming(model, state, &[&prompt], &config, |_, token| {
-                if failed.is_none() {
-                    failed = self.push(token, out).err();
+            let text = match first.take() {
+                Some(text) => {
+                    let mut tokens = text.tokens.iter();
+                    tokens.try_for_each(|token| self.push(*token, out))?;
+                    Some(text)
                 }
-            });
-            let generated = generated.map_err(TrainError::model("--prompt"))?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            let Some(text) = generated.into_iter().flatten().next() else {
+                None => self.generate_window(model, &prompt, &config, out)?,
+            };
+            let Some(text) = text else {
                 break;
             };
             config.max_length = config.max_length.saturating_sub(text.tokens.len());
@@ -116,6 +143,28 @@ impl TextStream<'_> {
             config.seed = config.seed.wrapping_add(WINDOW_SEED);
         }
         self.print(out, true)
+    }
+
+    /// Generates until the context is full.
+    fn generate_window(
+        &mut self,
+        model: &Gpt,
+        prompt: &[u32],
+        config: &GenerateConfig,
+        out: &mut dyn Write,
+    ) -> Result<Option<GeneratedSequence>> {
+        let state = model.start(1).map_err(TrainError::model("decoding"))?;
+        let mut failed = None;
+        let generated = generate_streaming(model, state, &[prompt], config, |_, token| {
+            if failed.is_none() {
+                failed = self.push(token, out).err();
+            }
+        });
+        let generated = generated.map_err(TrainError::model("--prompt"))?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(generated.into_iter().flatten().next()),
+        }
     }
 
     fn push(&mut self, token: u32, out: &mut dyn Write) -> Result<()> {

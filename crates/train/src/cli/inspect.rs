@@ -8,19 +8,19 @@ use clap::Args;
 use serde_json::Value;
 use zoo_config::{Config, Metric};
 use zoo_models::weights::Weights;
-use zoo_spec::Printable;
+use zoo_spec::{Printable, closest_path};
 use zoo_viz::units::{count, number};
 
 use super::{Command, print};
 use crate::report::format::{duration, metric_value};
-use crate::run::{WEIGHTS, last_rows};
+use crate::run::{Row, WEIGHTS, last_rows, read_rows};
 use crate::trained::{load, load_weights};
 use crate::{AVERAGE, CheckpointChoice, Result, RunFolder, TrainError};
 
 /// Show a run, a checkpoint or a weights file
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// Run folder, checkpoint folder or weights file (.safetensors, .bpk, .pt)
+    /// Show this run folder, checkpoint folder or weights file (.safetensors, .bpk, .pt)
     #[arg(value_name = "RUN|CHECKPOINT")]
     path: PathBuf,
 
@@ -32,7 +32,7 @@ pub struct Inspect {
     #[arg(long)]
     weights: bool,
 
-    /// Checkpoint for --weights: best, last, average, or a step
+    /// List the tensors of this checkpoint with --weights: best, last, average, or a step
     #[arg(long, value_name = "CHECKPOINT", default_value = "best")]
     checkpoint: CheckpointChoice,
 }
@@ -40,9 +40,12 @@ pub struct Inspect {
 impl Command for Inspect {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         if !self.path.exists() {
+            let help = match closest_path(&self.path, Path::exists) {
+                Some(closest) => format!("did you mean {}?", closest.display()),
+                None => "give a run folder, a checkpoint folder or a weights file".to_owned(),
+            };
             return Err(TrainError::Refused(format!(
-                "{} does not exist\n  help: give a run folder, a checkpoint folder or a weights \
-                 file",
+                "{} does not exist\n  help: {help}",
                 self.path.display()
             )));
         }
@@ -96,12 +99,9 @@ impl Inspect {
             }
             None => "not validated yet".to_owned(),
         };
-        let position = format!(
-            "{}, epoch {}, {} elapsed",
-            count(step),
-            count(progress.position.epoch + 1),
-            duration(progress.seconds)
-        );
+        let epoch = count(progress.position.epoch + 1);
+        let elapsed = duration(progress.seconds);
+        let position = format!("{}, epoch {epoch}, {elapsed} elapsed", count(step));
         let rows = [
             ("model", kinds(&config)),
             ("run", folder.path().display().to_string()),
@@ -110,9 +110,7 @@ impl Inspect {
         ];
         let title = format!("{}, {}", path.display(), size(&path));
         let mut parts = vec![table(&title, &rows)];
-        if self.config {
-            parts.push(config.to_toml());
-        }
+        parts.extend(self.config.then(|| config.to_toml()));
         parts.push(summary(folder, &config)? + "\n");
         parts.extend(last_metrics(folder, step));
         parts.push(self.tensors(&checkpoint.weights));
@@ -122,9 +120,7 @@ impl Inspect {
     fn describe_run(&self, folder: &RunFolder) -> Result<String> {
         let config = folder.config()?;
         let mut parts = vec![metadata(folder, &config)];
-        if self.config {
-            parts.push(config.to_toml());
-        }
+        parts.extend(self.config.then(|| config.to_toml()));
         parts.push(summary(folder, &config)? + "\n");
         parts.push(checkpoints(folder)?);
         parts.extend(last_metrics(folder, usize::MAX));
@@ -150,15 +146,12 @@ fn metadata(folder: &RunFolder, config: &Config) -> String {
         1 => format!("{}, resumed once", text(&metadata["started"])),
         times => format!("{}, resumed {times} times", text(&metadata["started"])),
     };
-    let device = format!(
-        "{} on {}, {}",
-        text(&metadata["backend"]),
-        text(&metadata["device"]),
-        text(&metadata["precision"])
-    );
+    let [backend, device, precision] =
+        ["backend", "device", "precision"].map(|key| text(&metadata[key]));
+    let device = format!("{backend} on {device}, {precision}");
     let versions = ["zoo", "burn", "system"].map(|name| text(&metadata["versions"][name]));
     let [zoo, burn, system] = versions;
-    let config_file = folder.file("config.toml");
+    let config_file = folder.file("config.toml").display().to_string();
     let rows = [
         ("model", kinds(config)),
         ("device", device),
@@ -166,10 +159,7 @@ fn metadata(folder: &RunFolder, config: &Config) -> String {
         ("commit", commit),
         ("seed", config.run.seed.to_string()),
         ("started", started),
-        (
-            "config",
-            format!("{} (show with --config)", config_file.display()),
-        ),
+        ("config", config_file + " (show with --config)"),
     ];
     table(&folder.path().display().to_string(), &rows)
 }
@@ -223,20 +213,15 @@ fn checkpoints(folder: &RunFolder) -> Result<String> {
 
 /// The last metrics of each split, up to a step.
 fn last_metrics(folder: &RunFolder, up_to: usize) -> Option<String> {
-    let rows = last_rows(folder, up_to);
-    if rows.is_empty() {
-        return None;
-    }
-    let rows: Vec<[String; 3]> = rows
-        .into_iter()
-        .map(|row| {
-            let values = row.values.iter();
-            let values = values.map(|(name, it)| format!("{} {}", label(name), value(name, *it)));
-            let values = values.collect::<Vec<_>>().join("  ");
-            [row.part, format!("step {}", count(row.step)), values]
-        })
-        .collect();
-    Some("last metrics\n".to_owned() + &align_columns(&rows))
+    let cells = |row: Row| {
+        let values = row.values.iter();
+        let values = values.map(|(name, it)| format!("{} {}", label(name), value(name, *it)));
+        let values = values.collect::<Vec<_>>().join("  ");
+        [row.part, format!("step {}", count(row.step)), values]
+    };
+    let rows = last_rows(read_rows(folder).unwrap_or_default(), up_to);
+    let rows: Vec<_> = rows.into_iter().map(cells).collect();
+    (!rows.is_empty()).then(|| "last metrics\n".to_owned() + &align_columns(&rows))
 }
 
 fn label(name: &str) -> &str {
@@ -258,12 +243,11 @@ fn value(name: &str, value: f64) -> String {
 }
 
 fn all_tensors(weights: &Weights) -> String {
-    let rows: Vec<[String; 3]> = tensors(weights)
-        .map(|(key, shape, dtype)| {
-            let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
-            [Printable(key).to_string(), shape.join(" x "), dtype]
-        })
-        .collect();
+    let cells = |(key, shape, dtype): (&str, Vec<usize>, String)| {
+        let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
+        [Printable(key).to_string(), shape.join(" x "), dtype]
+    };
+    let rows: Vec<_> = tensors(weights).map(cells).collect();
     format!("{}{}\n", align_columns(&rows), total(weights))
 }
 
@@ -276,37 +260,24 @@ fn tensors_by_module(weights: &Weights) -> String {
         *count += 1;
         *sum += shape.iter().product::<usize>();
     }
-    let rows: Vec<[String; 3]> = modules
-        .into_iter()
-        .map(|(name, (tensors, parameters))| {
-            let tensors = match tensors {
-                1 => "1 tensor".to_owned(),
-                tensors => format!("{} tensors", count(tensors)),
-            };
-            [
-                Printable(name).to_string(),
-                tensors,
-                format!("{} parameters", count(parameters)),
-            ]
-        })
-        .collect();
-    format!(
-        "{}{} (list with --weights)\n",
-        align_columns(&rows),
-        total(weights)
-    )
+    let cells = |(name, (tensors, parameters)): (&str, (usize, usize))| {
+        let tensors = match tensors {
+            1 => "1 tensor".to_owned(),
+            tensors => format!("{} tensors", count(tensors)),
+        };
+        let parameters = format!("{} parameters", count(parameters));
+        [Printable(name).to_string(), tensors, parameters]
+    };
+    let rows: Vec<_> = modules.into_iter().map(cells).collect();
+    let (rows, total) = (align_columns(&rows), total(weights));
+    format!("{rows}{total} (list with --weights)\n")
 }
 
 fn total(weights: &Weights) -> String {
-    let parameters: usize = tensors(weights)
-        .map(|(_, shape, _)| shape.iter().product::<usize>())
-        .sum();
-    let tensors = weights.keys().count();
-    format!(
-        "  {} parameters in {} tensors",
-        count(parameters),
-        count(tensors)
-    )
+    let sizes = tensors(weights).map(|(_, shape, _)| shape.iter().product::<usize>());
+    let parameters = count(sizes.sum());
+    let tensors = count(weights.keys().count());
+    format!("  {parameters} parameters in {tensors} tensors")
 }
 
 fn tensors(weights: &Weights) -> impl Iterator<Item = (&str, Vec<usize>, String)> {

@@ -4,33 +4,35 @@ mod arguments;
 pub mod attend;
 pub mod average;
 pub mod classify;
+pub mod completions;
 mod decoding;
 pub mod eval;
 pub mod generate;
 mod input;
 pub mod inspect;
+pub mod mechanisms;
 pub mod new;
+pub mod runs;
 mod signals;
+mod terminal;
 pub mod train;
 pub mod translate;
 
+use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use zoo_config::Override;
-use zoo_spec::{BackendId, printable_text};
+use zoo_spec::{Backend, BackendId, printable_text};
 
+use self::arguments::with_names;
 pub use crate::out::print_error_line;
 use crate::{CheckpointChoice, Result, TrainError, TrainedRun};
 
 /// A command of the program that writes its output to `out`.
 pub trait Command: Args {
-    /// Runs the command.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError`], with a message for the user.
+    /// Runs the command. An error has a message for the user.
     fn run(self, out: &mut dyn Write) -> Result<()>;
 }
 
@@ -48,6 +50,13 @@ fn print(out: &mut dyn Write, text: &str) -> Result<()> {
         .map_err(TrainError::Output)
 }
 
+/// Parses the value of the former option `--part`: an error that names the new one.
+fn renamed_part(
+    new: &'static str,
+) -> impl Fn(&str) -> Result<Infallible, String> + Clone + Send + Sync + 'static {
+    move |_| Err(format!("--part has been renamed to {new}"))
+}
+
 /// Whether the reader of the output has closed the pipe: `zoo translate ... | head`.
 pub fn is_closed_pipe(error: &TrainError) -> bool {
     matches!(error, TrainError::Output(source) if source.kind() == std::io::ErrorKind::BrokenPipe)
@@ -55,16 +64,23 @@ pub fn is_closed_pipe(error: &TrainError) -> bool {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Run folder, such as runs/transformer-reverse
+    /// Use the run in this folder, such as runs/transformer-reverse
     #[arg(value_name = "RUN")]
     folder: PathBuf,
 
-    /// Weights to use: best, last, average, or a step
-    #[arg(long, value_name = "CHECKPOINT", default_value = "best")]
+    /// Use these weights: best, last, average, or a step
+    #[arg(
+        long,
+        value_name = "CHECKPOINT",
+        default_value = "best",
+        hide_possible_values = true
+    )]
+    #[arg(value_parser = with_names::<CheckpointChoice, _>(["best", "last", "average"]))]
     checkpoint: CheckpointChoice,
 
-    /// Backend [default: the backend of the training run]
-    #[arg(long, value_name = "BACKEND")]
+    /// Compute on this backend [default: the backend of the training run]
+    #[arg(long, value_name = "BACKEND", hide_possible_values = true)]
+    #[arg(value_parser = with_names::<BackendId, _>(Backend::ALL.map(Backend::name)))]
     backend: Option<BackendId>,
 
     /// Override a key of the run's config: --set decoding.max_length=64

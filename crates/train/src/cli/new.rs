@@ -5,13 +5,15 @@ use std::io::Write;
 use clap::Args;
 use zoo_config::{TEMPLATES, template};
 
+use super::arguments::with_names;
 use super::{Command, print};
 use crate::{Result, TrainError};
 
 /// Print a config template with every key documented: zoo new transformer > my.toml
 #[derive(Debug, Args)]
 pub struct New {
-    /// Model kind: transformer, seq2seq, han, gpt or classifier
+    /// Print the template of this model: transformer, seq2seq, han, gpt or classifier
+    #[arg(value_parser = with_names::<String, _>(TEMPLATES), hide_possible_values = true)]
     kind: Option<String>,
 }
 

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use burn_train::Interrupter;
-
 use crate::out::print_error_line;
-use crate::{Result, TrainError};
+use crate::report::dashboard;
+use crate::{Interrupter, Result, TrainError};
 
 /// `SIGINT`: Ctrl-C, or the dashboard's key.
 const INTERRUPT: u8 = 2;
@@ -62,10 +61,14 @@ impl SignalState {
             None => {
                 self.first = Some(Instant::now());
                 self.stop_signal.signal.store(signal, Ordering::Relaxed);
-                self.interrupter.stop(Some("signal"));
-                print_error_line(
-                    "\nstopping after this step with a checkpoint (Ctrl-C again: exit immediately)",
-                );
+                self.interrupter.stop();
+                // The dashboard shows it by itself.
+                if !dashboard::is_open() {
+                    print_error_line(
+                        "\nstopping after this step with a checkpoint (Ctrl-C again: exit \
+                         immediately)",
+                    );
+                }
                 false
             }
         }
@@ -89,6 +92,7 @@ fn handle_signals(mut state: SignalState) -> std::io::Result<()> {
         .spawn(move || {
             for signal in signals.forever() {
                 if state.handle(signal as u8) {
+                    dashboard::restore_terminal();
                     // Not `exit`, which would run destructors of objects in use.
                     let _ = emulate_default_handler(signal);
                 }

@@ -12,7 +12,8 @@ use super::{Command, RunArgs, print, print_error_line};
 use crate::files::write_output;
 use crate::generate::generate_config;
 use crate::task::LineTranslation;
-use crate::{Result, TrainError, TrainedRun};
+use crate::unknown::UnknownNotes;
+use crate::{Result, TrainError};
 
 /// Translate lines from a file, stdin or a prompt
 ///
@@ -26,7 +27,7 @@ pub struct Translate {
     #[command(flatten)]
     run: RunArgs,
 
-    /// File with the lines to translate, may be .gz; - is standard input
+    /// Translate the lines of a file, which may be .gz; - is standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -38,7 +39,7 @@ pub struct Translate {
     #[arg(long)]
     scores: bool,
 
-    /// Batch size in lines; 1 answers each line immediately
+    /// Process N lines at a time; 1 answers each line immediately
     #[arg(long, value_name = "N", default_value_t = 256)]
     batch: usize,
 
@@ -49,29 +50,38 @@ pub struct Translate {
 impl Command for Translate {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.run.open()?;
-        let vocabulary = trained.translator()?.vocabulary();
-        let config = generate_config(&trained.config)?;
-        let config = self.decoding.apply(config, vocabulary)?;
+        let translator = trained.translator()?;
+        let mut config = generate_config(&trained.config)?;
+        self.decoding.apply(&mut config, translator.vocabulary())?;
         let input = Input::open(self.file.as_deref())?;
-        if input.is_interactive {
+        let is_interactive = input.is_interactive;
+        if is_interactive {
             print_error_line(format_args!("{}; Ctrl-D ends", trained.description()));
         }
         let mut output = vec![];
-        let mut counts = Counts::default();
-        let result = input.for_each_batch(self.batch, |lines| {
-            let text = self.output_lines(&trained, &config, lines, &mut counts)?;
+        let mut too_long = 0;
+        let mut unknown = UnknownNotes::default();
+        input.for_each_batch(self.batch, |lines| {
+            if is_interactive {
+                unknown.reset();
+            }
+            let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+            let (tokenizer, _) = trained.model.tokenizers();
+            unknown.report(tokenizer, &texts, &mut |note| print_error_line(note))?;
+            let device = &trained.opened.device;
+            let translated = translator.translate(&texts, &config, device)?;
+            too_long += translated.iter().filter(|it| it.too_long.is_some()).count();
+            let text = self.output_lines(&config, lines, translated);
             match &self.to {
                 Some(_) => output.extend_from_slice(text.as_bytes()),
                 None => print(out, &text)?,
             }
             Ok(())
-        });
-        counts.report_unknown();
-        result?;
+        })?;
         if let Some(path) = &self.to {
             write_output(path, &output)?;
         }
-        match counts.too_long {
+        match too_long {
             0 => Ok(()),
             1 => Err(TrainError::Refused(
                 "1 line was too long and was not translated".to_owned(),
@@ -86,18 +96,13 @@ impl Command for Translate {
 impl Translate {
     fn output_lines(
         &self,
-        trained: &TrainedRun,
         config: &GenerateConfig,
         lines: &[Line],
-        counts: &mut Counts,
-    ) -> Result<String> {
+        translated: Vec<LineTranslation>,
+    ) -> String {
         let is_numbered = matches!(config.strategy, Strategy::Beam { n_best: 2.., .. });
-        let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-        let device = &trained.opened.device;
-        let translated = trained.translator()?.translate(&texts, config, device)?;
         let mut output = String::new();
         for (Line { number, .. }, translated) in lines.iter().zip(translated) {
-            counts.add(&translated);
             if let Some(longest) = translated.too_long {
                 print_error_line(format_args!(
                     "line {number} has {} tokens; the model's context is {longest}",
@@ -118,35 +123,6 @@ impl Translate {
                 output.push('\n');
             }
         }
-        Ok(output)
-    }
-}
-
-#[derive(Default)]
-struct Counts {
-    too_long: usize,
-    lines: usize,
-    tokens: usize,
-    unknown_tokens: usize,
-    unknown_lines: usize,
-}
-
-impl Counts {
-    fn add(&mut self, translated: &LineTranslation) {
-        self.too_long += usize::from(translated.too_long.is_some());
-        self.lines += 1;
-        self.tokens += translated.tokens;
-        self.unknown_tokens += translated.unknown;
-        self.unknown_lines += usize::from(translated.unknown > 0);
-    }
-
-    fn report_unknown(&self) {
-        if self.unknown_tokens > 0 {
-            print_error_line(format_args!(
-                "{} of {} tokens, in {} of {} lines, are not in the vocabulary: they are replaced \
-                 by <unk>",
-                self.unknown_tokens, self.tokens, self.unknown_lines, self.lines
-            ));
-        }
+        output
     }
 }

@@ -1,39 +1,13 @@
 use super::*;
+use crate::temp_dir::TempDir;
 
-/// A temporary folder, removed when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = format!("zoo-files-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// The sorted names of the files in a folder.
+fn names(folder: &TempDir) -> Vec<String> {
+    let entries = fs::read_dir(folder.join("")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 fn text(path: &Path) -> String {
@@ -42,7 +16,7 @@ fn text(path: &Path) -> String {
 
 #[test]
 fn an_output_file_is_created_or_replaced() {
-    let folder = Folder::new("plain");
+    let folder = TempDir::new();
     let path = folder.join("out.txt");
     // An unrelated file of the user.
     folder.write("out.txt.partial", "user");
@@ -50,31 +24,32 @@ fn an_output_file_is_created_or_replaced() {
         write_output(&path, content.as_bytes()).unwrap();
         assert_eq!(text(&path), content);
     }
-    assert_eq!(folder.names(), ["out.txt", "out.txt.partial"]);
+    assert_eq!(names(&folder), ["out.txt", "out.txt.partial"]);
     assert_eq!(text(&folder.join("out.txt.partial")), "user");
-    let error = write_output(&folder.0, b"text").unwrap_err().to_string();
-    assert!(error.contains("zoo-files-plain"), "{error}");
+    let path = folder.join("");
+    let error = write_output(&path, b"text").unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
 }
 
 #[test]
 fn a_failed_write_keeps_the_old_file() {
-    let folder = Folder::new("failing");
+    let folder = TempDir::new();
     let path = folder.write("out.txt", "old");
     let all = {
-        let injection = faults::FaultInjection::new(&folder.0, None);
+        let injection = faults::FaultInjection::new(&folder.join(""), None);
         write_output(&path, b"old").unwrap();
         injection.operations()
     };
     assert_eq!(all.len(), 5, "{all:?}");
     for (index, operation) in all.iter().enumerate() {
-        let injection = faults::FaultInjection::new(&folder.0, Some(index));
+        let injection = faults::FaultInjection::new(&folder.join(""), Some(index));
         let error = write_output(&path, b"new").unwrap_err().to_string();
         drop(injection);
         assert!(error.ends_with(faults::INJECTED), "{operation}: {error}");
         // The last operation syncs the folder, after the new file is in place.
         let expected = if index == 4 { "new" } else { "old" };
         assert_eq!(text(&path), expected, "{operation}");
-        assert_eq!(folder.names(), ["out.txt"], "{operation}");
+        assert_eq!(names(&folder), ["out.txt"], "{operation}");
     }
 }
 
@@ -87,7 +62,7 @@ mod unix {
 
     #[test]
     fn an_output_file_keeps_its_permissions() {
-        let folder = Folder::new("permissions");
+        let folder = TempDir::new();
         let path = folder.write("out.txt", "old");
         let link = folder.join("link");
         symlink("out.txt", &link).unwrap();
@@ -101,7 +76,7 @@ mod unix {
 
     #[test]
     fn symlinks_are_followed_and_kept() {
-        let folder = Folder::new("links");
+        let folder = TempDir::new();
         let target = folder.write("target.txt", "old");
         let [link, chain, dangling] = ["link", "chain", "dangling"].map(|name| folder.join(name));
         symlink("target.txt", &link).unwrap();
@@ -124,18 +99,14 @@ mod unix {
 
     #[test]
     fn devices_and_pipes_are_written_to() {
-        let folder = Folder::new("devices");
+        let folder = TempDir::new();
         // A link, because a bug here would replace the device for the whole system.
         let null = folder.join("null");
         symlink("/dev/null", &null).unwrap();
         write_output(&null, b"text").unwrap();
         assert!(null.is_symlink());
-        assert!(
-            fs::metadata("/dev/null")
-                .unwrap()
-                .file_type()
-                .is_char_device()
-        );
+        let kind = fs::metadata("/dev/null").unwrap().file_type();
+        assert!(kind.is_char_device());
 
         let pipe = folder.join("pipe");
         let status = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -152,7 +123,7 @@ mod unix {
         let _listener = UnixListener::bind(&socket).unwrap();
         write_output(&socket, b"text").unwrap_err();
         assert!(fs::metadata(&socket).unwrap().file_type().is_socket());
-        assert_eq!(folder.names(), ["null", "pipe", "socket"]);
+        assert_eq!(names(&folder), ["null", "pipe", "socket"]);
     }
 
     #[test]
@@ -160,7 +131,7 @@ mod unix {
     fn file_descriptors_are_appended_to() {
         use std::os::fd::AsRawFd;
 
-        let folder = Folder::new("descriptors");
+        let folder = TempDir::new();
         let path = folder.write("log.txt", "before\n");
         let file = File::options().append(true).open(&path).unwrap();
         for (name, prefix) in [("proc", "/proc/self/fd"), ("dev", "/dev/fd")] {

@@ -1,130 +1,258 @@
-//! Burn's terminal dashboard: metric curves, progress bars, and a key to stop.
+//! The terminal dashboard: progress, curves over steps, and the latest predictions.
+//!
+//! A thread of its own draws it and reads the keys, so that it reacts while a step is computed.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod chart;
+mod draw;
 
-use burn_train::Interrupter;
-use burn_train::logger::TrainingProgressLogger;
-use burn_train::metric::{
-    MetricAttributes, MetricDefinition, MetricEntry, MetricId, NumericAttributes, NumericEntry,
-    SerializedEntry,
-};
-use burn_train::renderer::tui::TuiMetricsRendererWrapper;
-use burn_train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use zoo_config::Metric;
 
-use super::Interval;
-use super::format::metric_value;
-use crate::Metrics;
-use crate::out::print_line;
+use super::{Interval, TrainingStart};
+use crate::run::Row;
+use crate::{Interrupter, Metrics};
+
+/// Time between two frames, and the longest time until a key is handled.
+const FRAME: Duration = Duration::from_millis(200);
+
+/// Two Ctrl-C within this time count as one.
+const TOGETHER: Duration = Duration::from_millis(500);
+
+/// Whether a dashboard has the terminal.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a dashboard has the terminal: nothing else may be printed then.
+pub(crate) fn is_open() -> bool {
+    IS_OPEN.load(Ordering::Relaxed)
+}
+
+/// Gives the terminal back, before the process is killed.
+pub(crate) fn restore_terminal() {
+    if IS_OPEN.swap(false, Ordering::Relaxed) {
+        ratatui::restore();
+    }
+}
+
+/// What the dashboard shows.
+struct View {
+    name: String,
+    folder: String,
+    /// Model and device.
+    setup: String,
+    metric: Metric,
+    step: usize,
+    last_step: usize,
+    start: Instant,
+    /// Seconds of training before a resume.
+    previous_seconds: f64,
+    interval: Option<(Interval, Instant)>,
+    train_loss: Vec<(f64, f64)>,
+    valid_loss: Vec<(f64, f64)>,
+    /// Values of the metric, unless it is the loss.
+    metric_values: Vec<(f64, f64)>,
+    /// Step and value of the best validation.
+    best: Option<(usize, f64)>,
+    samples: Vec<String>,
+    is_log_scale: bool,
+    asks_to_stop: bool,
+    interrupter: Interrupter,
+    first_interrupt: Option<Instant>,
+}
+
+impl View {
+    fn new(start: &TrainingStart<'_>, interrupter: Interrupter) -> Self {
+        let mut view = Self {
+            name: start.name.to_owned(),
+            folder: start.folder.display().to_string(),
+            setup: start.setup.clone(),
+            metric: start.metric,
+            step: start.first_step,
+            last_step: start.last_step,
+            start: Instant::now(),
+            previous_seconds: start.previous_seconds,
+            interval: None,
+            train_loss: vec![],
+            valid_loss: vec![],
+            metric_values: vec![],
+            best: start.best,
+            samples: vec![],
+            is_log_scale: false,
+            asks_to_stop: false,
+            interrupter,
+            first_interrupt: None,
+        };
+        for row in start.history {
+            view.add_row(row);
+        }
+        view
+    }
+
+    /// Adds the points of a row of an earlier part of the run.
+    fn add_row(&mut self, row: &Row) {
+        let point = |name: &str| Some((row.step as f64, *row.values.get(name)?));
+        let loss = point(Metric::Loss.name());
+        match row.part.as_str() {
+            "train" => self.train_loss.extend(loss),
+            "valid" => {
+                self.valid_loss.extend(loss);
+                self.metric_values.extend(point(self.metric.name()));
+            }
+            _ => {}
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.previous_seconds + self.start.elapsed().as_secs_f64()
+    }
+
+    /// Remaining seconds: the latest estimate, less the time since.
+    fn eta(&self) -> Option<f64> {
+        let (interval, at) = self.interval.as_ref()?;
+        Some((interval.eta - at.elapsed().as_secs_f64()).max(0.0))
+    }
+
+    /// Handles a key. Returns whether the process must exit immediately.
+    fn handle_key(&mut self, key: KeyEvent) -> bool {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if is_control => return self.interrupt(),
+            KeyCode::Char('y') if self.asks_to_stop => {
+                self.asks_to_stop = false;
+                self.interrupter.stop();
+            }
+            KeyCode::Char('n') | KeyCode::Esc => self.asks_to_stop = false,
+            KeyCode::Char('q') => self.asks_to_stop = !self.interrupter.should_stop(),
+            KeyCode::Char('l') => self.is_log_scale = !self.is_log_scale,
+            _ => {}
+        }
+        false
+    }
+
+    /// The first Ctrl-C stops the run, a later one exits immediately.
+    fn interrupt(&mut self) -> bool {
+        self.interrupter.stop();
+        self.asks_to_stop = false;
+        let first = *self.first_interrupt.get_or_insert_with(Instant::now);
+        first.elapsed() > TOGETHER
+    }
+}
 
 pub(super) struct Dashboard {
-    /// Only during training, because it takes the whole terminal.
-    renderer: Option<TuiMetricsRendererWrapper>,
-    interrupter: Interrupter,
-    metrics: BTreeMap<&'static str, MetricId>,
-    metric: Metric,
-    /// Lines to print after the dashboard is closed.
-    lines: Vec<String>,
+    view: Arc<Mutex<View>>,
+    is_closing: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Dashboard {
-    pub(super) fn new(metric: Metric, interrupter: Interrupter) -> Self {
-        Self {
-            renderer: None,
-            interrupter,
-            metrics: BTreeMap::new(),
-            metric,
-            lines: vec![],
-        }
-    }
-
-    fn register(&mut self, name: &'static str, higher_is_better: bool) {
-        let id = MetricId::new(Arc::new(name.to_owned()));
-        let attributes = NumericAttributes {
-            unit: None,
-            higher_is_better,
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    ///
+    /// If the terminal cannot be controlled.
+    pub(super) fn open(start: &TrainingStart<'_>, interrupter: &Interrupter) -> io::Result<Self> {
+        let mut terminal = ratatui::try_init()?;
+        IS_OPEN.store(true, Ordering::Relaxed);
+        let view = Arc::new(Mutex::new(View::new(start, interrupter.clone())));
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (view, is_closing) = (Arc::clone(&view), Arc::clone(&is_closing));
+            let show = move || {
+                while !is_closing.load(Ordering::Relaxed) && show_frame(&mut terminal, &view) {}
+            };
+            std::thread::Builder::new()
+                .name("dashboard".to_owned())
+                .spawn(show)
         };
-        if let Some(renderer) = &mut self.renderer {
-            renderer.register_metric(MetricDefinition {
-                metric_id: id.clone(),
-                name: Arc::new(name.to_owned()),
-                description: None,
-                attributes: MetricAttributes::Numeric(attributes),
-            });
+        if thread.is_err() {
+            restore_terminal();
         }
-        self.metrics.insert(name, id);
+        Ok(Self {
+            view,
+            is_closing,
+            thread: Some(thread?),
+        })
     }
 
-    fn state(&self, name: &'static str, value: f64, text: String) -> Option<MetricState> {
-        let id = self.metrics.get(name)?;
-        let entry = MetricEntry::new(id.clone(), SerializedEntry::new(text, value.to_string()));
-        Some(MetricState::Numeric(
-            entry,
-            Some(NumericEntry::Value(value)),
-        ))
+    fn view(&self) -> MutexGuard<'_, View> {
+        lock(&self.view)
     }
 
-    fn update_train(&mut self, name: &'static str, value: f64, text: String) {
-        let state = self.state(name, value, text);
-        if let (Some(renderer), Some(state)) = (&mut self.renderer, state) {
-            renderer.update_train(state);
+    pub(super) fn step(&self, step: usize) {
+        self.view().step = step;
+    }
+
+    pub(super) fn log_interval(&self, interval: &Interval) {
+        let mut view = self.view();
+        view.train_loss.push((interval.step as f64, interval.loss));
+        view.interval = Some((interval.clone(), Instant::now()));
+    }
+
+    pub(super) fn log_validation(&self, metrics: &Metrics, is_best: bool, samples: &[String]) {
+        let mut view = self.view();
+        let step = view.step;
+        let point = |metric| Some((step as f64, metrics.value(metric)?));
+        let value = point(view.metric);
+        view.valid_loss.extend(point(Metric::Loss));
+        view.metric_values.extend(value);
+        if is_best {
+            view.best = value.map(|(_, value)| (step, value));
         }
-    }
-
-    pub(super) fn note(&mut self, line: &str) {
-        match &self.renderer {
-            Some(_) => self.lines.push(line.to_owned()),
-            None => print_line(line),
-        }
-    }
-
-    pub(super) fn start(&mut self, from: usize, to: usize) {
-        let mut renderer = TuiMetricsRendererWrapper::new(self.interrupter.clone(), None);
-        renderer.start_split("train", to);
-        self.renderer = Some(renderer);
-        self.step(from);
-        self.register("loss", false);
-        self.register("learning rate", false);
-        self.register("tokens per second", true);
-        if self.metric != Metric::Loss {
-            self.register(self.metric.name(), !self.metric.lower_is_better());
-        }
-    }
-
-    pub(super) fn step(&mut self, step: usize) {
-        if let Some(renderer) = &mut self.renderer {
-            // There are two bars, for epochs and for one epoch. Without epochs the first bar shows
-            // the progress of the second, but only if it is reset.
-            renderer.start(0, 0, None, Some("training"));
-            renderer.update_split(step);
-        }
-    }
-
-    pub(super) fn log_interval(&mut self, interval: &Interval) {
-        self.update_train("loss", interval.loss, format!("{:.4}", interval.loss));
-        self.update_train("learning rate", interval.lr, format!("{:.3e}", interval.lr));
-        let speed = interval.tokens_per_second;
-        self.update_train("tokens per second", speed, format!("{speed:.0}"));
-    }
-
-    pub(super) fn log_validation(&mut self, metrics: &Metrics, lines: &[String]) {
-        self.lines.extend_from_slice(lines);
-        for (metric, value) in metrics.values() {
-            let state = self.state(metric.name(), value, metric_value(metric, value));
-            if let (Some(renderer), Some(state)) = (&mut self.renderer, state) {
-                renderer.update_valid(state);
-            }
-        }
+        view.samples = samples.to_vec();
     }
 }
 
 impl Drop for Dashboard {
     fn drop(&mut self) {
-        // Restore the terminal before printing.
-        self.renderer = None;
-        for line in &self.lines {
-            print_line(line);
+        self.is_closing.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
+        restore_terminal();
     }
 }
+
+fn lock(view: &Mutex<View>) -> MutexGuard<'_, View> {
+    view.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Draws a frame, and handles a key if one is pressed before the next frame. Returns false if the
+/// terminal is gone; the run goes on without it.
+fn show_frame(terminal: &mut DefaultTerminal, view: &Mutex<View>) -> bool {
+    if terminal
+        .draw(|frame| draw::draw(frame, &lock(view)))
+        .is_err()
+    {
+        return false;
+    }
+    match event::poll(FRAME).and_then(|is_ready| is_ready.then(event::read).transpose()) {
+        Ok(Some(Event::Key(key))) if key.kind == KeyEventKind::Press => {
+            if lock(view).handle_key(key) {
+                restore_terminal();
+                exit_now();
+            }
+        }
+        Ok(_) => {}
+        // No keys, for example because standard input is not the terminal.
+        Err(_) => std::thread::sleep(FRAME),
+    }
+    true
+}
+
+/// Exits as Ctrl-C does without a handler: not by `exit`, which would run destructors of objects in
+/// use.
+fn exit_now() {
+    #[cfg(unix)]
+    let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGINT);
+    #[cfg(not(unix))]
+    std::process::abort();
+}
+
+#[cfg(test)]
+mod tests;

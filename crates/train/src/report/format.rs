@@ -5,32 +5,37 @@ use zoo_spec::Printable;
 
 use super::Interval;
 use crate::Metrics;
+use crate::evaluate::Sample;
 
+/// Longer texts are truncated in log lines.
 const MAX_CHARS: usize = 100;
 
+/// A log line, at most 80 columns wide for runs of up to a million steps.
 pub(crate) fn interval_line(interval: &Interval, last_step: usize) -> String {
     let width = last_step.to_string().len();
     let grad_norm = match interval.grad_norm {
-        Some(norm) => format!("  grad norm {norm:<7.3}"),
+        Some(norm) => format!(" norm {norm:<4.2}"),
         None => String::new(),
     };
     format!(
-        "step {:>width$}/{last_step}  epoch {:<3}  loss {:<7.4}  lr {:<9.3e}{grad_norm}  {:>7} \
-         tokens/s  {} elapsed, ETA {}",
+        "step {:>width$}/{last_step} loss {:<6.4} lr {:.1e}{grad_norm} {:>5} tok/s {:>5} ETA {}",
         interval.step,
-        interval.epoch,
         interval.loss,
         interval.lr,
         thousands(interval.tokens_per_second),
-        duration(interval.seconds),
-        duration(interval.eta),
+        duration(interval.seconds).replace(' ', ""),
+        duration(interval.eta).replace(' ', ""),
     )
 }
 
-pub(crate) fn validation_lines(metrics: &Metrics, is_best: bool) -> Vec<String> {
+pub(crate) fn validation_line(metrics: &Metrics, is_best: bool) -> String {
     let best = if is_best { "  (best so far)" } else { "" };
-    let mut lines = vec![format!("  validation: {}{best}", metric_values(metrics))];
-    for sample in &metrics.samples {
+    format!("  validation: {}{best}", metric_values(metrics))
+}
+
+/// The samples of a validation, a line each.
+pub(crate) fn sample_lines(metrics: &Metrics) -> Vec<String> {
+    let line = |sample: &Sample| {
         let prediction = short(&sample.prediction);
         let result = match &sample.reference {
             Some(reference) if *reference == sample.prediction => {
@@ -39,16 +44,17 @@ pub(crate) fn validation_lines(metrics: &Metrics, is_best: bool) -> Vec<String> 
             Some(reference) => format!("{prediction} (reference: {})", short(reference)),
             None => prediction,
         };
-        lines.push(format!("    {} -> {result}", short(&sample.source)));
-    }
-    lines
+        format!("    {} -> {result}", short(&sample.source))
+    };
+    metrics.samples.iter().map(line).collect()
 }
 
 pub(crate) fn metric_values(metrics: &Metrics) -> String {
-    let values = metrics.values().into_iter();
-    let values =
-        values.map(|(metric, value)| format!("{} {}", metric.name(), metric_value(metric, value)));
-    values.collect::<Vec<_>>().join("  ")
+    let value = |(metric, value): (Metric, f64)| {
+        format!("{} {}", metric.name(), metric_value(metric, value))
+    };
+    let values: Vec<String> = metrics.values().into_iter().map(value).collect();
+    values.join("  ")
 }
 
 /// The value of a metric; fractions as percentages.
@@ -71,7 +77,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-fn thousands(number: f64) -> String {
+pub(crate) fn thousands(number: f64) -> String {
     match number {
         number if number >= 1e6 => format!("{:.2}M", number / 1e6),
         number if number >= 1e4 => format!("{:.1}k", number / 1e3),
@@ -107,33 +113,23 @@ mod tests {
         let line = interval_line(&interval(50, 2.5), 2000);
         assert_eq!(
             line,
-            "step   50/2000  epoch 1    loss 2.5000   lr 1.000e-3   grad norm 0.500      12.3k \
-             tokens/s  1m 15s elapsed, ETA 1h 06m"
+            "step   50/2000 loss 2.5000 lr 1.0e-3 norm 0.50 12.3k tok/s 1m15s ETA 1h06m"
         );
         let other = interval_line(&interval(2000, 0.0321), 2000);
         assert_eq!(line.find("lr"), other.find("lr"));
+        let long = interval_line(&interval(1_000_000, 9.8765), 1_000_000);
+        assert!(long.len() <= 80, "{long}");
     }
 
     #[test]
-    fn values_and_durations_are_formatted() {
+    fn values_durations_and_texts_are_formatted() {
         assert_eq!(metric_value(Metric::Exact, 0.9875), "98.75%");
         assert_eq!(metric_value(Metric::Bleu, 41.023), "41.02");
         assert_eq!(duration(59.6), "1m 00s");
         assert_eq!(duration(7500.0), "2h 05m");
-    }
-
-    #[test]
-    fn control_characters_are_escaped() {
+        // Control characters are escaped, and long texts are truncated to one line.
         assert_eq!(short("a\u{1b}[2J 好\u{202e}"), "a\\u{1b}[2J 好\\u{202e}");
-    }
-
-    #[test]
-    fn long_texts_are_truncated_to_one_line() {
-        let text = short(&"a\nb".repeat(80));
-        assert!(!text.contains('\n'), "{text}");
-        assert!(
-            text.ends_with('…') && text.chars().count() == MAX_CHARS + 1,
-            "{text}"
-        );
+        let truncated = format!("{}a…", "a b".repeat(33));
+        assert_eq!(short(&"a\nb".repeat(80)), truncated);
     }
 }

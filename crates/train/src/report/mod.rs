@@ -1,18 +1,20 @@
-//! Progress reports of training: Burn's dashboard on a terminal, plain log lines elsewhere.
+//! Progress reports of training: a dashboard on a terminal, plain log lines elsewhere.
 
-mod dashboard;
+pub(crate) mod dashboard;
 pub(crate) mod format;
+pub(crate) mod summary;
 
 use std::io::IsTerminal;
+use std::path::Path;
 
-use burn_train::Interrupter;
 use zoo_config::Metric;
 use zoo_spec::printable_text;
 
 use self::dashboard::Dashboard;
 use crate::files::Appender;
 use crate::out::print_line;
-use crate::{Metrics, Result};
+use crate::run::Row;
+use crate::{Interrupter, Metrics, Result, TrainOptions};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Interval {
@@ -27,10 +29,33 @@ pub(crate) struct Interval {
     pub(crate) eta: f64,
 }
 
+/// The state of a run when its training loop starts.
+pub(crate) struct TrainingStart<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) folder: &'a Path,
+    /// Model and device.
+    pub(crate) setup: String,
+    pub(crate) metric: Metric,
+    pub(crate) first_step: usize,
+    pub(crate) last_step: usize,
+    /// Seconds of training before a resume.
+    pub(crate) previous_seconds: f64,
+    /// Metrics of the steps before a resume.
+    pub(crate) history: &'a [Row],
+    /// Step and value of the best validation.
+    pub(crate) best: Option<(usize, f64)>,
+}
+
 enum Output {
     Silent,
     Plain,
-    Dashboard(Box<Dashboard>),
+    Terminal {
+        interrupter: Interrupter,
+        /// Only during training, because it takes the whole terminal.
+        dashboard: Option<Dashboard>,
+        /// Notes to print after the dashboard is closed.
+        notes: Vec<String>,
+    },
 }
 
 /// Reports the progress of a run to the terminal and to its log file.
@@ -44,13 +69,17 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Uses the dashboard on a terminal, unless `plain` or `quiet` is set.
-    pub(crate) fn new(plain: bool, quiet: bool, metric: Metric, interrupter: &Interrupter) -> Self {
-        let output = if quiet {
+    pub(crate) fn new(options: &TrainOptions) -> Self {
+        let output = if options.quiet {
             Output::Silent
-        } else if plain || !std::io::stdout().is_terminal() {
+        } else if options.plain || !std::io::stdout().is_terminal() {
             Output::Plain
         } else {
-            Output::Dashboard(Box::new(Dashboard::new(metric, interrupter.clone())))
+            Output::Terminal {
+                interrupter: options.interrupter.clone(),
+                dashboard: None,
+                notes: vec![],
+            }
         };
         Self {
             output,
@@ -61,7 +90,7 @@ impl Reporter {
     }
 
     /// Opens the log file and writes the pending lines to it.
-    pub(crate) fn log_to(&mut self, path: &std::path::Path) -> Result<()> {
+    pub(crate) fn log_to(&mut self, path: &Path) -> Result<()> {
         self.log = Some(Appender::open(path)?);
         for line in std::mem::take(&mut self.pending) {
             self.write(&line);
@@ -72,56 +101,97 @@ impl Reporter {
     pub(crate) fn note(&mut self, line: &str) {
         let line = printable_text(line);
         match &mut self.output {
-            Output::Dashboard(dashboard) => dashboard.note(&line),
-            _ => self.print(&line),
+            Output::Silent => {}
+            Output::Terminal {
+                dashboard: Some(_),
+                notes,
+                ..
+            } => notes.push(line.to_string()),
+            Output::Plain | Output::Terminal { .. } => print_line(&line),
         }
         self.write(&line);
     }
 
-    pub(crate) fn start(&mut self, from: usize, to: usize) {
-        self.last_step = to;
-        if let Output::Dashboard(dashboard) = &mut self.output {
-            dashboard.start(from, to);
+    pub(crate) fn start(&mut self, start: &TrainingStart<'_>) {
+        self.last_step = start.last_step;
+        if let Output::Terminal {
+            interrupter,
+            dashboard,
+            ..
+        } = &mut self.output
+        {
+            match Dashboard::open(start, interrupter) {
+                Ok(opened) => *dashboard = Some(opened),
+                // A terminal that cannot be controlled shows plain lines.
+                Err(_) => self.output = Output::Plain,
+            }
         }
     }
 
-    pub(crate) fn step(&mut self, step: usize) {
-        if let Output::Dashboard(dashboard) = &mut self.output {
+    fn dashboard(&self) -> Option<&Dashboard> {
+        match &self.output {
+            Output::Terminal { dashboard, .. } => dashboard.as_ref(),
+            Output::Silent | Output::Plain => None,
+        }
+    }
+
+    pub(crate) fn step(&self, step: usize) {
+        if let Some(dashboard) = self.dashboard() {
             dashboard.step(step);
         }
     }
 
     pub(crate) fn log_interval(&mut self, interval: &Interval) {
-        let line = format::interval_line(interval, self.last_step);
-        match &mut self.output {
-            Output::Dashboard(dashboard) => dashboard.log_interval(interval),
-            _ => self.print(&line),
+        if let Some(dashboard) = self.dashboard() {
+            dashboard.log_interval(interval);
         }
-        self.write(&line);
+        self.log_line(&format::interval_line(interval, self.last_step));
     }
 
     pub(crate) fn log_validation(&mut self, metrics: &Metrics, is_best: bool) {
-        let lines = format::validation_lines(metrics, is_best);
-        if let Output::Dashboard(dashboard) = &mut self.output {
-            dashboard.log_validation(metrics, &lines);
+        let samples = format::sample_lines(metrics);
+        if let Some(dashboard) = self.dashboard() {
+            dashboard.log_validation(metrics, is_best, &samples);
         }
-        for line in &lines {
-            self.print(line);
-            self.write(line);
+        self.log_line(&format::validation_line(metrics, is_best));
+        for line in samples {
+            self.log_line(&line);
         }
     }
 
-    fn print(&self, line: &str) {
+    /// Gives the terminal back and prints the notes.
+    pub(crate) fn close(&mut self) {
+        if let Output::Terminal {
+            dashboard, notes, ..
+        } = &mut self.output
+        {
+            *dashboard = None;
+            for note in notes.drain(..) {
+                print_line(note);
+            }
+        }
+    }
+
+    /// A line that the dashboard shows in another way.
+    fn log_line(&mut self, line: &str) {
         if let Output::Plain = self.output {
             print_line(line);
         }
+        self.write(line);
     }
 
     fn write(&mut self, line: &str) {
         match &mut self.log {
             // A failed write to the log must not stop the run.
-            Some(log) => drop(log.append(&format!("{line}\n"))),
+            Some(log) => drop(log.append(format!("{line}\n"))),
             None => self.pending.push(line.to_owned()),
         }
+    }
+}
+
+/// An error is printed after the dashboard is closed.
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use zoo_models::weights::{Weights, WeightsError};
+use serde::Serialize;
+use zoo_models::weights::Weights;
 
 use super::contents::Contents;
 use super::{BestCheckpoint, Progress, write_atomic};
@@ -48,11 +49,7 @@ impl Checkpoints {
         }
     }
 
-    /// The steps of all checkpoints, in ascending order.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Refused`] if the folder of checkpoints exists but cannot be read.
+    /// The steps of all checkpoints, in ascending order; an error if their folder cannot be read.
     pub fn steps(&self) -> Result<Vec<usize>> {
         self.steps_with_prefix(COMPLETE)
     }
@@ -99,11 +96,6 @@ impl Checkpoints {
     }
 
     /// The best checkpoint, if there was a validation.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::File`], [`TrainError::Content`] or [`TrainError::Refused`] if it cannot be
-    /// read.
     pub fn best(&self) -> Result<Option<BestCheckpoint>> {
         let path = self.run.join(BEST);
         let text = match std::fs::read_to_string(&path) {
@@ -115,10 +107,16 @@ impl Checkpoints {
         Ok(self.steps()?.contains(&best.step).then_some(best))
     }
 
+    /// The training state of a checkpoint, without its weights.
+    pub(crate) fn progress(&self, step: usize) -> Result<Progress> {
+        let path = self.checkpoint_dir(step).join(STATE);
+        let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
+        serde_json::from_str(&text).map_err(TrainError::content(&path))
+    }
+
     pub(crate) fn set_best(&self, best: &BestCheckpoint) -> Result<()> {
         let path = self.run.join(BEST);
-        let text = serde_json::to_string_pretty(best).map_err(TrainError::content(&path))?;
-        write_atomic(&path, text.as_bytes())
+        write_atomic(&path, to_json(best, &path)?.as_bytes())
     }
 
     /// Writes a checkpoint atomically.
@@ -175,21 +173,15 @@ impl Checkpoints {
         files::write_weights(&folder.join(WEIGHTS), &checkpoint.weights)?;
         files::write_new(&folder.join(OPTIMIZER), &checkpoint.optimizer)?;
         let path = folder.join(STATE);
-        let state = serde_json::to_string_pretty(&checkpoint.progress);
-        files::write_new(&path, state.map_err(TrainError::content(&path))?.as_bytes())?;
-        let sums = checksums(folder)?;
+        let state = to_json(&checkpoint.progress, &path)?;
+        files::write_new(&path, state.as_bytes())?;
         let path = folder.join(CHECKSUMS);
-        let text = serde_json::to_string_pretty(&sums).map_err(TrainError::content(&path))?;
-        files::write_new(&path, text.as_bytes())?;
+        let sums = to_json(&checksums(folder)?, &path)?;
+        files::write_new(&path, sums.as_bytes())?;
         files::sync_folder(folder)
     }
 
-    /// Reads a checkpoint.
-    ///
-    /// # Errors
-    ///
-    /// [`TrainError::Refused`] if it does not exist, or [`TrainError::Damaged`] with the nearest
-    /// intact one and the flag to use it.
+    /// Reads a checkpoint. [`TrainError::Damaged`] has the nearest intact one and its flag.
     pub fn read(&self, step: usize) -> Result<Checkpoint> {
         self.read_or_suggest(step, |intact| format!("use --checkpoint {intact}"))
     }
@@ -240,11 +232,11 @@ impl Checkpoints {
     /// Reads a checkpoint, or says what is wrong with it.
     fn read_files(&self, step: usize) -> Result<Checkpoint, String> {
         let folder = self.checkpoint_dir(step);
-        let text = |name: &str| {
-            let text = std::fs::read_to_string(folder.join(name));
-            text.map_err(|error| format!("{name}: {error}"))
+        let read = |name: &str| {
+            let bytes = std::fs::read(folder.join(name));
+            bytes.map_err(|error| format!("{name}: {error}"))
         };
-        let expected: BTreeMap<String, String> = serde_json::from_str(&text(CHECKSUMS)?)
+        let expected: BTreeMap<String, String> = serde_json::from_slice(&read(CHECKSUMS)?)
             .map_err(|error| format!("{CHECKSUMS}: {error}"))?;
         let found = checksums(&folder).map_err(|error| error.to_string())?;
         // All files are checked, even if the list of checksums has lost an entry.
@@ -254,19 +246,17 @@ impl Checkpoints {
             }
         }
         let progress: Progress =
-            serde_json::from_str(&text(STATE)?).map_err(|error| format!("{STATE}: {error}"))?;
+            serde_json::from_slice(&read(STATE)?).map_err(|error| format!("{STATE}: {error}"))?;
         let weights = Weights::read(folder.join(WEIGHTS))
-            .map_err(|error: WeightsError| error.to_string())?
+            .map_err(|error| error.to_string())?
             .with_param_ids(&progress.parameters);
         // Earlier versions saved non-finite weights.
         if let Some(tensor) = weights.first_non_finite() {
             return Err(format!("{tensor} has non-finite values"));
         }
-        let optimizer = std::fs::read(folder.join(OPTIMIZER))
-            .map_err(|error| format!("{OPTIMIZER}: {error}"))?;
         Ok(Checkpoint {
             weights,
-            optimizer,
+            optimizer: read(OPTIMIZER)?,
             progress,
         })
     }
@@ -347,6 +337,10 @@ fn free_path(path: &Path) -> Result<()> {
         return remove(path);
     }
     files::set_aside(path).map(drop)
+}
+
+fn to_json(value: &impl Serialize, path: &Path) -> Result<String> {
+    serde_json::to_string_pretty(value).map_err(TrainError::content(path))
 }
 
 fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {

@@ -6,6 +6,7 @@ use serde_json::json;
 use zoo_config::Metric;
 
 use super::checkpoint::{CHECKPOINT_FILES, FOLDER, is_checkpoint_name};
+use super::tensorboard::{self, is_event_file};
 use crate::files;
 use crate::{Result, TrainError};
 
@@ -31,15 +32,9 @@ const RUN_FILES: [&str; 15] = [
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Files and folders written by zoo; the files of a folder come before the folder.
-    own: Vec<OwnEntry>,
+    own: Vec<PathBuf>,
     /// The first file or folder not written by zoo.
     pub(super) foreign: Option<PathBuf>,
-}
-
-#[derive(Debug)]
-struct OwnEntry {
-    path: PathBuf,
-    is_folder: bool,
 }
 
 impl Contents {
@@ -53,10 +48,7 @@ impl Contents {
     pub(super) fn read_checkpoint(folder: &Path) -> Result<Self> {
         let mut contents = Self::default();
         contents.read(folder, Level::Checkpoint)?;
-        contents.own.push(OwnEntry {
-            path: folder.into(),
-            is_folder: true,
-        });
+        contents.own.push(folder.into());
         Ok(contents)
     }
 
@@ -69,16 +61,15 @@ impl Contents {
             let kind = entry.file_type().map_err(TrainError::file(&path))?;
             let name = entry.file_name();
             let name = name.to_str().unwrap_or_default();
-            let is_folder = kind.is_dir();
             match level.folder(name) {
-                Some(below) if is_folder => self.read(&path, below)?,
+                Some(below) if kind.is_dir() => self.read(&path, below)?,
                 _ if kind.is_file() && level.has_file(name) => {}
                 _ => {
                     self.foreign.get_or_insert(path);
                     continue;
                 }
             }
-            self.own.push(OwnEntry { path, is_folder });
+            self.own.push(path);
         }
         Ok(())
     }
@@ -101,9 +92,8 @@ impl Contents {
     pub(super) fn remove(&self, folder: &Path, keep: &[&str]) -> Result<()> {
         self.check(folder)?;
         let keep: Vec<PathBuf> = keep.iter().map(|name| folder.join(name)).collect();
-        for OwnEntry { path, is_folder } in self.own.iter().filter(|own| !keep.contains(&own.path))
-        {
-            if *is_folder {
+        for path in self.own.iter().filter(|path| !keep.contains(path)) {
+            if path.symlink_metadata().is_ok_and(|it| it.is_dir()) {
                 // Fails if a file was added in the meantime.
                 files::remove_folder(path)?;
             } else {
@@ -119,6 +109,7 @@ enum Level {
     Run,
     Checkpoints,
     Checkpoint,
+    TensorBoard,
 }
 
 impl Level {
@@ -126,6 +117,7 @@ impl Level {
     fn folder(self, name: &str) -> Option<Self> {
         match self {
             Self::Run if name == FOLDER => Some(Self::Checkpoints),
+            Self::Run if name == tensorboard::FOLDER => Some(Self::TensorBoard),
             Self::Checkpoints if is_checkpoint_name(name) => Some(Self::Checkpoint),
             _ => None,
         }
@@ -141,6 +133,7 @@ impl Level {
             }
             Self::Checkpoints => false,
             Self::Checkpoint => CHECKPOINT_FILES.contains(&name),
+            Self::TensorBoard => is_event_file(name),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zoo_config::{Config, Override};
+use zoo_spec::closest_path;
 
 use super::contents::Contents;
 use super::lock::LOCK;
@@ -59,7 +60,11 @@ impl RunFolder {
             {
                 Err(TrainError::file(config)(error))
             }
-            _ => Err(folder.no_run(CONFIG)),
+            _ => Err(TrainError::NoRun {
+                closest: closest_path(path, |path| path.join(CONFIG).is_file()),
+                folder: folder.path,
+                missing: CONFIG,
+            }),
         }
     }
 
@@ -67,6 +72,7 @@ impl RunFolder {
         TrainError::NoRun {
             folder: self.path.clone(),
             missing,
+            closest: None,
         }
     }
 
@@ -195,7 +201,7 @@ impl RunFolder {
         now.training.epochs = then.training.epochs;
         now.training.log_every = then.training.log_every;
         now.training.checkpoint_every = then.training.checkpoint_every;
-        now.training.keep = then.training.keep;
+        now.training.keep_checkpoints = then.training.keep_checkpoints;
         now.validation.samples = then.validation.samples;
         if then == now {
             return Ok(());
@@ -233,14 +239,13 @@ impl RunFolder {
         mode: OpenMode,
         config: &Config,
         metadata: &Value,
-        lock: Option<Lock>,
-    ) -> Result<Lock> {
+        lock: &mut Option<Lock>,
+    ) -> Result<()> {
         self.check(mode, config)?;
         files::create_folder(&self.path)?;
-        let lock = match lock {
-            Some(lock) => lock,
-            None => Lock::acquire(&self.path)?,
-        };
+        if lock.is_none() {
+            *lock = Some(Lock::acquire(&self.path)?);
+        }
         // Another process may have started a run since the check.
         self.check(mode, config)?;
         // The lock is held. Config and metadata are replaced atomically, so that the folder is
@@ -248,15 +253,12 @@ impl RunFolder {
         let contents = Contents::read_run(&self.path)?;
         contents.remove(&self.path, &[CONFIG, METADATA, LOCK])?;
         self.write_metadata(metadata)?;
-        write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())?;
-        Ok(lock)
+        write_atomic(&self.path.join(CONFIG), config.to_toml().as_bytes())
     }
 
     pub(crate) fn write_metadata(&self, metadata: &Value) -> Result<()> {
-        write_atomic(
-            &self.path.join(METADATA),
-            format!("{metadata:#}\n").as_bytes(),
-        )
+        let text = format!("{metadata:#}\n");
+        write_atomic(&self.path.join(METADATA), text.as_bytes())
     }
 
     /// The path of the folder.

@@ -1,5 +1,6 @@
 //! `run.json`: seed, device, versions and command of a run, for reproducibility.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::SystemTime;
 
@@ -8,18 +9,23 @@ use zoo_backend::OpenDevice;
 use zoo_config::Config;
 
 /// The content of `run.json` for a run that starts now.
-pub(crate) fn run_metadata(config: &Config, opened: &OpenDevice) -> Value {
+pub(crate) fn run_metadata(
+    config: &Config,
+    opened: &OpenDevice,
+    parameters: usize,
+    steps: usize,
+) -> Value {
     let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
     // Paths need not be UTF-8.
-    let arguments = std::env::args_os().skip(1);
-    let command: Vec<_> = arguments
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
+    let lossy = |argument: OsString| argument.to_string_lossy().into_owned();
+    let command: Vec<String> = std::env::args_os().skip(1).map(lossy).collect();
     json!({
         "name": config.run.name.as_deref().unwrap_or_default(),
         "seed": config.run.seed,
         "model": config.model.name(),
+        "parameters": parameters,
         "data": config.data.name(),
+        "steps": steps,
         "device": opened.name,
         "backend": opened.id.to_string(),
         "dtype": opened.dtype.to_string(),
@@ -48,6 +54,10 @@ pub(crate) fn add_resume(mut metadata: Value, now: &Value, step: usize) -> Value
         resume[key] = now[key].clone();
     }
     if let Some(metadata) = metadata.as_object_mut() {
+        // A resumed run may have more steps. Earlier versions did not write these keys.
+        for key in ["steps", "parameters"] {
+            metadata.insert(key.to_owned(), now[key].clone());
+        }
         let resumes = metadata.entry("resumed").or_insert_with(|| json!([]));
         if let Some(resumes) = resumes.as_array_mut() {
             resumes.push(resume);
@@ -58,10 +68,10 @@ pub(crate) fn add_resume(mut metadata: Value, now: &Value, step: usize) -> Value
 
 fn threads() -> usize {
     let configured = std::env::var("RAYON_NUM_THREADS").ok();
-    let configured = configured
-        .and_then(|text| text.parse().ok())
-        .filter(|count| *count > 0);
-    configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    match configured.and_then(|text| text.parse().ok()) {
+        Some(threads @ 1..) => threads,
+        _ => std::thread::available_parallelism().map_or(1, usize::from),
+    }
 }
 
 /// The output of git; None if it is missing or this is not a repository.
@@ -69,4 +79,19 @@ fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resumed_run_may_have_more_steps() {
+        let then = json!({ "steps": 6, "device": "a", "resumed": [] });
+        let now = json!({ "steps": 9, "parameters": 5, "device": "b", "started": "now" });
+        let metadata = add_resume(then, &now, 6);
+        assert_eq!([&metadata["steps"], &metadata["parameters"]], [9, 5]);
+        assert_eq!(metadata["device"], "a");
+        assert_eq!(metadata["resumed"][0]["device"], "b");
+    }
 }

@@ -1,12 +1,15 @@
-//! The metrics of a run: JSON lines during training, CSV tables and plots at the end.
+//! The metrics of a run: JSON lines during training, CSV tables and plots after each validation, and
+//! optional TensorBoard event files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 
 use serde::{Deserialize, Serialize};
 use zoo_config::Metric;
 use zoo_viz::plot::Scale;
 use zoo_viz::{Better, Curve, Curves};
 
+use super::tensorboard::EventFile;
 use super::{RunFolder, write_atomic};
 use crate::files::Appender;
 use crate::{Result, TrainError};
@@ -30,12 +33,13 @@ pub(crate) struct MetricsLog {
     folder: RunFolder,
     rows: Vec<Row>,
     file: Appender,
+    event_file: Option<EventFile>,
 }
 
 impl MetricsLog {
     /// Opens the log of a new run, or of a run resumed after `last_step`: later rows are removed,
     /// because they are computed again.
-    pub(crate) fn open(folder: &RunFolder, last_step: usize) -> Result<Self> {
+    pub(crate) fn open(folder: &RunFolder, last_step: usize, tensorboard: bool) -> Result<Self> {
         let path = folder.file(METRICS);
         let mut rows: Vec<Row> = vec![];
         if last_step > 0 && path.is_file() {
@@ -49,21 +53,27 @@ impl MetricsLog {
         }
         let lines: String = rows.iter().map(to_line).collect();
         write_atomic(&path, lines.as_bytes())?;
+        let event_file = tensorboard.then(|| EventFile::create(folder, last_step, &rows));
         Ok(Self {
             folder: folder.clone(),
             rows,
+            event_file: event_file.transpose()?,
             file: Appender::open(&path)?,
         })
     }
 
     /// Adds a row and writes it immediately.
     pub(crate) fn add(&mut self, row: Row) -> Result<()> {
-        self.file.append(&to_line(&row))?;
+        self.file.append(to_line(&row))?;
+        if let Some(event_file) = &mut self.event_file {
+            event_file.add(&row)?;
+        }
         self.rows.push(row);
         Ok(())
     }
 
-    pub(crate) fn finish(&self, metric: Metric) -> Result<()> {
+    /// Writes the CSV tables and the curves.
+    pub(crate) fn write_tables_and_plots(&self, metric: Metric) -> Result<()> {
         for split in ["train", "valid"] {
             let path = self.folder.file(&format!("{split}.csv"));
             write_atomic(&path, self.to_csv(split).as_bytes())?;
@@ -75,61 +85,33 @@ impl MetricsLog {
         }
     }
 
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     fn write_plot(&self, metric: Metric) -> Result<()> {
         let name = metric.name();
-        let validation = self.curve("validation", "valid", name);
-        let (scale, curves) = match metric {
-            Metric::Loss => {
-                let training = self.curve("training", "train", name);
-                (Scale::Log, vec![training, validation])
-            }
-            _ => (Scale::Linear, vec![validation]),
-        };
-        let curves = Curves {
-            title: name.to_owned(),
-            scale,
-            better: if metric.lower_is_better() {
-                Better::Lower
-            } else {
-                Better::Higher
-            },
-            curves,
-        };
+        let mut curves = vec![curve(&self.rows, "validation", "valid", metric)];
+        if metric == Metric::Loss {
+            curves.insert(0, curve(&self.rows, "training", "train", metric));
+        }
         let path = self.folder.file(&format!("{name}.svg"));
-        write_atomic(&path, curves.to_svg().as_bytes())
+        write_atomic(&path, plot(name, metric, curves).as_bytes())
     }
 
     fn rows_of<'a>(&'a self, split: &'a str) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| row.part == split)
     }
 
-    fn curve(&self, name: &str, split: &str, value: &str) -> Curve {
-        let points = self.rows_of(split).filter_map(|row| {
-            let value = row.values.get(value)?;
-            Some((row.step as f64, *value))
-        });
-        Curve {
-            name: name.to_owned(),
-            points: points.collect(),
-        }
-    }
-
     fn to_csv(&self, split: &str) -> String {
-        let names: std::collections::BTreeSet<&str> = self
-            .rows_of(split)
-            .flat_map(|row| row.values.keys().map(String::as_str))
-            .collect();
+        let names = self.rows_of(split).flat_map(|row| row.values.keys());
+        let names: BTreeSet<&str> = names.map(String::as_str).collect();
         let mut table = csv::Writer::from_writer(vec![]);
         let header = std::iter::once("step").chain(names.iter().copied());
         // Writing to a vector cannot fail.
         let _ = table.write_record(header);
         for row in self.rows_of(split) {
-            let value = |name: &&str| {
-                row.values
-                    .get(*name)
-                    .map(f64::to_string)
-                    .unwrap_or_default()
-            };
+            let value = |name: &&str| row.values.get(*name).map_or(String::new(), f64::to_string);
             let cells = std::iter::once(row.step.to_string()).chain(names.iter().map(value));
             let _ = table.write_record(cells);
         }
@@ -138,13 +120,52 @@ impl MetricsLog {
     }
 }
 
-/// The last row of each split up to a step, in the order of the first ones. Empty if there are no
-/// metrics yet.
-pub(crate) fn last_rows(folder: &RunFolder, up_to: usize) -> Vec<Row> {
-    let text = std::fs::read_to_string(folder.file(METRICS)).unwrap_or_default();
+/// The curve of a metric on a split.
+pub(crate) fn curve(rows: &[Row], name: &str, split: &str, metric: Metric) -> Curve {
+    let points = rows.iter().filter(|row| row.part == split);
+    let points = points.filter_map(|row| {
+        let value = row.values.get(metric.name())?;
+        Some((row.step as f64, *value))
+    });
+    Curve {
+        name: name.to_owned(),
+        points: points.collect(),
+    }
+}
+
+/// A plot of a metric as SVG.
+pub(crate) fn plot(title: &str, metric: Metric, curves: Vec<Curve>) -> String {
+    let curves = Curves {
+        title: title.to_owned(),
+        scale: if metric == Metric::Loss {
+            Scale::Log
+        } else {
+            Scale::Linear
+        },
+        better: if metric.lower_is_better() {
+            Better::Lower
+        } else {
+            Better::Higher
+        },
+        curves,
+    };
+    curves.to_svg()
+}
+
+/// All complete rows of a run; none if there are no metrics yet.
+pub(crate) fn read_rows(folder: &RunFolder) -> Result<Vec<Row>> {
+    let path = folder.file(METRICS);
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
+        text => text.map_err(TrainError::file(&path))?,
+    };
+    Ok(text.lines().filter_map(parse_row).collect())
+}
+
+/// The last row of each split up to a step, in the order of the first ones.
+pub(crate) fn last_rows(rows: Vec<Row>, up_to: usize) -> Vec<Row> {
     let mut last: Vec<Row> = vec![];
-    let rows = text.lines().filter_map(parse_row);
-    for row in rows.filter(|row| row.step <= up_to) {
+    for row in rows.into_iter().filter(|row| row.step <= up_to) {
         match last.iter_mut().find(|last| last.part == row.part) {
             Some(last) => *last = row,
             None => last.push(row),

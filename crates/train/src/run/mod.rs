@@ -3,10 +3,11 @@
 //! ```text
 //! runs/NAME/
 //!   config.toml           the config with all defaults
-//!   run.json              metadata: seed, versions, commit, device
+//!   run.json              metadata: seed, steps, parameters, versions, commit, device
 //!   tokenizer*.json       tokenizers; labels.json has the classes
 //!   log.txt               the log
 //!   metrics.jsonl         all metrics, one JSON object per line; also train.csv, valid.csv
+//!   tensorboard/          the same as TensorBoard event files, with `run.tensorboard = true`
 //!   loss.svg METRIC.svg   plots
 //!   checkpoints/step-N/   weights.safetensors, optimizer.bpk, state.json, checksums.json
 //!   best.json             the best checkpoint
@@ -15,8 +16,9 @@
 //!   lock                  held by the training process
 //! ```
 //!
-//! Files are written atomically; the log and metrics.jsonl are appended to. A folder is recognised
-//! as a run by its `run.json`, which has the version of zoo. No other files are ever removed.
+//! Files are written atomically; the log, metrics.jsonl and event files are appended to. A folder is
+//! recognised as a run by its `run.json`, which has the version of zoo. No other files are ever
+//! removed.
 
 mod checkpoint;
 mod contents;
@@ -25,6 +27,7 @@ mod lock;
 mod metadata;
 mod metrics_log;
 mod progress;
+mod tensorboard;
 
 pub(crate) use self::checkpoint::WEIGHTS;
 pub use self::checkpoint::{Checkpoint, Checkpoints};
@@ -32,7 +35,7 @@ pub(crate) use self::folder::OpenMode;
 pub use self::folder::RunFolder;
 pub(crate) use self::lock::Lock;
 pub(crate) use self::metadata::{add_resume, run_metadata};
-pub(crate) use self::metrics_log::{MetricsLog, Row, TEST, last_rows};
+pub(crate) use self::metrics_log::{MetricsLog, Row, TEST, curve, last_rows, plot, read_rows};
 pub use self::progress::BestCheckpoint;
 pub(crate) use self::progress::{Progress, ScaleState};
 pub(crate) use crate::files::write_atomic;

@@ -6,7 +6,7 @@
 use zoo_config::{BatchBy, Config};
 use zoo_data::{BatchPlan, BatchSize, Batching, DataError, Encoded, Extent, Position, Windows};
 
-use super::{TextExample, TextWindow};
+use super::{Example, TextWindow};
 use crate::training::{Checksum, SplitFingerprint};
 use crate::{Result, TrainError};
 
@@ -15,11 +15,7 @@ pub(crate) trait TokenData {
     type Example;
 
     /// Training batches; `context` is the window length of running text.
-    fn batches(
-        self,
-        config: &Config,
-        context: usize,
-    ) -> Result<Box<dyn Batches<Example = Self::Example>>>;
+    fn batches(self, config: &Config, context: usize) -> Result<BoxedBatches<Self::Example>>;
 
     /// Evaluation examples, at most `max`.
     fn examples(self, context: usize, max: Option<usize>) -> Vec<Self::Example>;
@@ -32,23 +28,19 @@ pub(crate) trait TokenData {
     fn fingerprint(&self) -> SplitFingerprint;
 }
 
-impl<E: TextExample> TokenData for Vec<E> {
+impl<E: Example> TokenData for Vec<E> {
     type Example = E;
 
-    fn batches(self, config: &Config, _: usize) -> Result<Box<dyn Batches<Example = E>>> {
+    fn batches(self, config: &Config, _: usize) -> Result<BoxedBatches<E>> {
         let size = match config.training.batch_by {
             BatchBy::Examples => BatchSize::Examples(config.training.batch_size),
             BatchBy::Tokens => BatchSize::Tokens(config.training.batch_size),
         };
         match BucketedBatches::new(self, size, config.run.seed) {
             // Names the config keys.
-            Err(DataError::TooLong {
-                length,
-                max: longest,
-                ..
-            }) => Err(TrainError::Refused(format!(
-                "an example has {length} tokens including padding, but training.batch_size = \
-                 {longest}\n  help: raise it, or drop long examples with data.max_length"
+            Err(DataError::TooLong { length, max, .. }) => Err(TrainError::Refused(format!(
+                "an example has {length} tokens including padding, but training.batch_size = {max}\n  \
+                 help: raise it, or drop long examples with data.max_length"
             ))),
             batches => Ok(Box::new(batches?)),
         }
@@ -75,22 +67,14 @@ impl<E: TextExample> TokenData for Vec<E> {
 impl TokenData for Vec<u32> {
     type Example = TextWindow;
 
-    fn batches(
-        self,
-        config: &Config,
-        context: usize,
-    ) -> Result<Box<dyn Batches<Example = TextWindow>>> {
+    fn batches(self, config: &Config, context: usize) -> Result<BoxedBatches<TextWindow>> {
         let size = config.training.batch_size;
         let rows = match config.training.batch_by {
             BatchBy::Examples => size,
             BatchBy::Tokens => (size / context).max(1),
         };
-        Ok(Box::new(WindowBatches::new(
-            self,
-            context,
-            rows,
-            config.run.seed,
-        )?))
+        let batches = WindowBatches::new(self, context, rows, config.run.seed)?;
+        Ok(Box::new(batches))
     }
 
     fn examples(self, context: usize, max: Option<usize>) -> Vec<TextWindow> {
@@ -106,6 +90,8 @@ impl TokenData for Vec<u32> {
         SplitFingerprint::new(self.len(), inputs, Checksum::default())
     }
 }
+
+pub(crate) type BoxedBatches<E> = Box<dyn Batches<Example = E>>;
 
 /// An endless stream of batches.
 pub(crate) trait Batches {
@@ -148,10 +134,8 @@ impl<E: Clone> Batches for BucketedBatches<E> {
     fn next(&mut self) -> Vec<E> {
         let indices = &self.batches[self.position.batch];
         let batch = indices.iter().map(|i| self.examples[*i].clone()).collect();
-        let next = Position {
-            batch: self.position.batch + 1,
-            ..self.position
-        };
+        let mut next = self.position;
+        next.batch += 1;
         self.seek(next);
         batch
     }
@@ -252,16 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn a_position_past_the_end_starts_the_next_epoch() {
+    fn the_end_of_an_epoch_starts_the_next_one() {
         let few = examples()[..10].to_vec();
         let mut batches = BucketedBatches::new(few, BatchSize::Examples(2), 3).unwrap();
         batches.seek(Position { epoch: 1, batch: 7 });
         assert_eq!(batches.position(), Position { epoch: 2, batch: 0 });
         assert_eq!(batches.next().len(), 2);
-    }
 
-    #[test]
-    fn epochs_are_counted_in_batches() {
         let mut batches = BucketedBatches::new(examples(), BatchSize::Tokens(30), 3).unwrap();
         for _ in 0..batches.num_batches(2) {
             batches.next();

@@ -4,15 +4,16 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use zoo_config::{ClassifierSpec, Config, Data, HanSpec};
+use zoo_attention::MultiHeadAttention;
+use zoo_config::{ClassifierSpec, Config, Data, HanSpec, Sentences};
 use zoo_data::metrics::ConfusionMatrix;
 use zoo_data::{DocumentIds, Labelled, LabelledIds, Labels, LengthRule, Tokenizer};
 use zoo_kernels::smoothed_cross_entropy;
 use zoo_models::{Classifier, ClassifierConfig, Documents, Han, HanConfig, ModelError, Tokens};
 use zoo_viz::{Document, Part, Sentence, Word};
 
-use super::tokenizers::{TOKENIZER, sentence_rule, shorten, single_tokenizer};
-use super::{Logits, Note, Section, Task, TaskModel, TextExample, add_penalty, map_batches};
+use super::tokenizers::{TOKENIZER, shorten, single_tokenizer};
+use super::{Example, Inference, Logits, Note, Section, Task, TaskModel, add_penalty, map_batches};
 use crate::attend::{AttentionView, check_not_empty, head_maps, no_tokens, token_texts};
 use crate::evaluate::{Evaluator, Sample, TaskMetrics};
 use crate::trained::TrainedTask;
@@ -28,7 +29,7 @@ pub(crate) struct Classification<M> {
 }
 
 pub(crate) trait ClassificationModel: TaskModel {
-    type Example: TextExample;
+    type Example: Example;
 
     fn init(
         section: &Self::Section,
@@ -60,6 +61,24 @@ pub(crate) trait ClassificationModel: TaskModel {
     ) -> Result<(ClassPrediction, Vec<Part>)>;
 }
 
+impl TaskModel for Classifier {
+    type Section = ClassifierSpec;
+
+    fn parameters(&self) -> usize {
+        Classifier::parameters(self)
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        self.layers.iter().map(|layer| &layer.attention).collect()
+    }
+
+    fn longest_example(&self) -> Option<usize> {
+        // The class token takes a position.
+        let class_token = usize::from(self.cls.is_some());
+        Some(self.limits().longest?.saturating_sub(class_token))
+    }
+}
+
 impl ClassificationModel for Classifier {
     type Example = LabelledIds;
 
@@ -84,9 +103,8 @@ impl ClassificationModel for Classifier {
         texts: &[Labelled],
         note: Note<'_>,
     ) -> Result<Vec<LabelledIds>> {
-        let mut ids = task
-            .tokenizer
-            .encode_labelled(split.name(), texts, &task.labels)?;
+        let tokenizer = &task.tokenizer;
+        let mut ids = tokenizer.encode_labelled(split.name(), texts, &task.labels)?;
         if let Data::Labelled(data) = &config.data {
             shorten(LengthRule::Truncate, split, &mut ids, data.max_length, note)?;
         }
@@ -125,23 +143,24 @@ impl ClassificationModel for Classifier {
         if self.cls.is_some() {
             positions.insert(0, "<cls>".to_owned());
         }
-        let mut parts = vec![head_maps(
-            "Self-attention",
-            &positions,
-            &positions,
-            weights.layers,
-        )?];
+        let layers = head_maps("Self-attention", &positions, &positions, weights.layers)?;
+        let mut parts = vec![layers];
         if let Some(pooling) = weights.pooling {
             let [_, seq] = pooling.dims();
-            parts.push(head_maps(
-                "Pooling",
-                &["text".to_owned()],
-                &tokens,
-                vec![pooling.reshape([1, 1, 1, seq])],
-            )?);
+            let weights = vec![pooling.reshape([1, 1, 1, seq])];
+            let query = ["text".to_owned()];
+            parts.push(head_maps("Pooling", &query, &tokens, weights)?);
         }
         let logits: Vec<f64> = weights.logits.into_data().iter::<f64>().collect();
         Ok((predict(&task.labels, &logits), parts))
+    }
+}
+
+impl TaskModel for Han {
+    type Section = HanSpec;
+
+    fn parameters(&self) -> usize {
+        Han::parameters(self)
     }
 }
 
@@ -169,18 +188,19 @@ impl ClassificationModel for Han {
         texts: &[Labelled],
         note: Note<'_>,
     ) -> Result<Vec<DocumentIds>> {
-        let rule = sentence_rule(config);
-        let mut ids = task
-            .tokenizer
-            .encode_documents(split.name(), texts, &task.labels, rule)?;
-        let Data::Labelled(data) = &config.data else {
-            return Ok(ids);
+        let encode = |sentences: Sentences| {
+            let name = split.name();
+            task.tokenizer
+                .encode_documents(name, texts, &task.labels, sentences)
         };
+        let Data::Labelled(data) = &config.data else {
+            // Synthetic documents have one sentence per line.
+            return Ok(encode(Sentences::Lines)?);
+        };
+        let mut ids = encode(data.sentences.unwrap_or(Sentences::Punctuation))?;
         if let Some(max) = data.max_sentences {
-            let removed = ids
-                .iter_mut()
-                .map(|document| document.truncate_sentences(max));
-            let count = removed.filter(|sentences| *sentences > 0).count();
+            let is_shortened = |document: &mut DocumentIds| document.truncate_sentences(max) > 0;
+            let count = ids.iter_mut().map(is_shortened).filter(|it| *it).count();
             if count > 0 {
                 note(&format!(
                     "{}: {count} documents truncated to {max} sentences",
@@ -223,12 +243,10 @@ impl ClassificationModel for Han {
             weight: *weight,
         };
         let sentence = |(index, ids): (usize, &Vec<u32>)| {
-            let words = token_texts(&task.tokenizer, ids)
-                .into_iter()
-                .zip(&words[index * max_words..]);
+            let texts = token_texts(&task.tokenizer, ids).into_iter();
             Sentence {
                 weight: sentences[index],
-                words: words.map(word).collect(),
+                words: texts.zip(&words[index * max_words..]).map(word).collect(),
             }
         };
         let weighted = document.iter().enumerate().map(sentence).collect();
@@ -246,8 +264,6 @@ impl<M: ClassificationModel> Task for Classification<M> {
     type Texts = Vec<Labelled>;
     type TokenData = Vec<M::Example>;
     type Example = M::Example;
-
-    const COMMAND: &'static str = "classify";
 
     fn prepare(config: &Config, train: &Vec<Labelled>) -> Result<Self> {
         let labels = Labels::from_examples(train)?;
@@ -277,8 +293,8 @@ impl<M: ClassificationModel> Task for Classification<M> {
         ])
     }
 
-    fn vocabularies(&self) -> (usize, Option<usize>) {
-        (self.tokenizer.vocab_size(), None)
+    fn tokenizers(&self) -> (&Tokenizer, Option<&Tokenizer>) {
+        (&self.tokenizer, None)
     }
 
     fn encode(
@@ -352,18 +368,14 @@ impl<M: ClassificationModel> Task for Classification<M> {
         check_not_empty("--text", &M::ids(example))?;
         let device = &trained.opened.device;
         let (prediction, parts) = model.attention_parts(example, self, device)?;
-        let prob = prediction.classes.first().map_or(0.0, |(_, prob)| *prob);
-        let mut notes = vec![format!(
-            "predicted: {}, {:.1}%",
-            prediction.label(),
-            100.0 * prob
-        )];
-        notes.extend(length_notes);
+        let percent = 100.0 * prediction.classes.first().map_or(0.0, |(_, prob)| *prob);
+        let predicted = format!("predicted: {}, {percent:.1}%", prediction.label());
+        let notes = [vec![predicted], length_notes].concat();
         Ok(AttentionView { notes, parts })
     }
 
-    fn classifier(trained: &TrainedTask<Self>) -> Option<&dyn TextClassifier> {
-        Some(trained)
+    fn inference(trained: &TrainedTask<Self>) -> Inference<'_> {
+        Inference::Classify(trained)
     }
 }
 
@@ -389,9 +401,8 @@ fn all_logits<M: ClassificationModel>(
     what: &str,
 ) -> Result<Vec<Vec<f64>>> {
     map_batches(examples, |rows| {
-        let (logits, _) = model
-            .logits(rows, device)
-            .map_err(TrainError::model(what))?;
+        let logits = model.logits(rows, device);
+        let (logits, _) = logits.map_err(TrainError::model(what))?;
         let [_, classes] = logits.dims();
         let logits: Vec<f64> = logits.into_data().iter::<f64>().collect();
         Ok(logits.chunks(classes).map(<[f64]>::to_vec).collect())
@@ -430,11 +441,8 @@ impl<M: ClassificationModel> TextClassifier for TrainedTask<Classification<M>> {
     ) -> Result<Vec<ClassPrediction>> {
         let examples = self.task.encode_unlabelled(&trained.config, texts, note)?;
         let logits = all_logits(&self.model, &examples, &trained.opened.device, "text")?;
-        let labels = &self.task.labels;
-        Ok(logits
-            .iter()
-            .map(|logits| predict(labels, logits))
-            .collect())
+        let predict = |logits: &Vec<f64>| predict(&self.task.labels, logits);
+        Ok(logits.iter().map(predict).collect())
     }
 }
 

@@ -5,15 +5,14 @@ use zoo_data::{DocumentIds, Encoded, Extent, LabelledIds, PairIds, Window};
 use crate::training::Checksum;
 
 pub(crate) trait Example: Encoded + Clone + Send + Sync + 'static {
-    /// Number of predicted tokens or classes, over which the loss is averaged.
-    fn predicted(&self) -> usize;
+    /// Number of predicted tokens, over which the loss is averaged; 1 if it is a class.
+    fn predicted(&self) -> usize {
+        1
+    }
 
     /// Number of input and output tokens, for the throughput.
     fn tokens(&self) -> usize;
-}
 
-/// An example that is not a window of running text.
-pub(crate) trait TextExample: Example {
     fn update_checksums(&self, inputs: &mut Checksum, targets: &mut Checksum);
 }
 
@@ -26,9 +25,7 @@ impl Example for PairIds {
     fn tokens(&self) -> usize {
         self.source.len() + self.predicted()
     }
-}
 
-impl TextExample for PairIds {
     fn update_checksums(&self, inputs: &mut Checksum, targets: &mut Checksum) {
         inputs.add(&self.source);
         targets.add(&self.target);
@@ -36,16 +33,10 @@ impl TextExample for PairIds {
 }
 
 impl Example for LabelledIds {
-    fn predicted(&self) -> usize {
-        1
-    }
-
     fn tokens(&self) -> usize {
         self.ids.len()
     }
-}
 
-impl TextExample for LabelledIds {
     fn update_checksums(&self, inputs: &mut Checksum, labels: &mut Checksum) {
         inputs.add(&self.ids);
         labels.add_number(self.label);
@@ -53,16 +44,10 @@ impl TextExample for LabelledIds {
 }
 
 impl Example for DocumentIds {
-    fn predicted(&self) -> usize {
-        1
-    }
-
     fn tokens(&self) -> usize {
         self.sentences.iter().map(Vec::len).sum()
     }
-}
 
-impl TextExample for DocumentIds {
     fn update_checksums(&self, inputs: &mut Checksum, labels: &mut Checksum) {
         inputs.add_number(self.sentences.len());
         self.sentences.iter().for_each(|ids| inputs.add(ids));
@@ -108,5 +93,10 @@ impl Example for TextWindow {
 
     fn tokens(&self) -> usize {
         self.target.len()
+    }
+
+    fn update_checksums(&self, inputs: &mut Checksum, targets: &mut Checksum) {
+        inputs.add(&self.input);
+        targets.add(&self.target);
     }
 }

@@ -3,16 +3,33 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
+use zoo_attention::MultiHeadAttention;
 use zoo_config::{Config, GptSpec};
 use zoo_data::Tokenizer;
 use zoo_models::{Gpt, GptConfig, ModelError, Tokens, generate, token_loss};
 
 use super::tokenizers::{TOKENIZER, single_tokenizer};
-use super::{Note, Task, TextWindow};
+use super::{Inference, Note, Task, TaskModel, TextWindow};
 use crate::attend::{AttentionView, check_not_empty, head_maps, token_texts};
 use crate::evaluate::{Evaluator, Sample, TaskMetrics};
 use crate::trained::TrainedTask;
 use crate::{DataSplit, Result, TrainError, TrainedRun};
+
+impl TaskModel for Gpt {
+    type Section = GptSpec;
+
+    fn parameters(&self) -> usize {
+        Gpt::parameters(self)
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        self.layers.iter().map(|layer| &layer.attention).collect()
+    }
+
+    fn context(&self) -> usize {
+        self.config().spec.context
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct LanguageModelling {
@@ -24,8 +41,6 @@ impl Task for LanguageModelling {
     type Texts = String;
     type TokenData = Vec<u32>;
     type Example = TextWindow;
-
-    const COMMAND: &'static str = "generate";
 
     fn prepare(config: &Config, train: &String) -> Result<Self> {
         let tokenizer = single_tokenizer(config, std::iter::once(train.as_str()))?;
@@ -41,8 +56,8 @@ impl Task for LanguageModelling {
         Ok(vec![(TOKENIZER, self.tokenizer.to_json()?)])
     }
 
-    fn vocabularies(&self) -> (usize, Option<usize>) {
-        (self.tokenizer.vocab_size(), None)
+    fn tokenizers(&self) -> (&Tokenizer, Option<&Tokenizer>) {
+        (&self.tokenizer, None)
     }
 
     fn encode(&self, _: &Config, _: DataSplit, text: &String, _: Note<'_>) -> Result<Vec<u32>> {
@@ -69,11 +84,8 @@ impl Task for LanguageModelling {
         let targets = Tokens::new(&targets, model.limits(), device)?;
         let penalty = model.config().spec.entropy_penalty;
         if penalty == 0.0 || !device.is_autodiff() {
-            return Ok(token_loss(
-                model.forward(&inputs),
-                &targets,
-                label_smoothing,
-            ));
+            let logits = model.forward(&inputs);
+            return Ok(token_loss(logits, &targets, label_smoothing));
         }
         let (logits, entropy) = model.forward_with_entropy(&inputs)?;
         Ok(token_loss(logits, &targets, label_smoothing) + entropy.mul_scalar(penalty))
@@ -127,7 +139,7 @@ impl Task for LanguageModelling {
         })
     }
 
-    fn generator(trained: &TrainedTask<Self>) -> Option<&TrainedTask<Self>> {
-        Some(trained)
+    fn inference(trained: &TrainedTask<Self>) -> Inference<'_> {
+        Inference::Generate(trained)
     }
 }

@@ -8,7 +8,6 @@ mod batches;
 mod classification;
 mod examples;
 mod language_modelling;
-mod models;
 mod texts;
 mod tokenizers;
 mod translation;
@@ -21,13 +20,13 @@ use burn::tensor::{Device, Tensor};
 use zoo_attention::MultiHeadAttention;
 use zoo_config::Config;
 use zoo_data::metrics::Perplexity;
-use zoo_data::{BatchSize, Batching, Encoded};
+use zoo_data::{BatchSize, Batching, Encoded, Tokenizer};
 use zoo_models::ModelError;
 
-pub(crate) use self::batches::{Batches, TokenData};
+pub(crate) use self::batches::{BoxedBatches, TokenData};
 pub use self::classification::ClassPrediction;
 pub(crate) use self::classification::{Classification, TextClassifier};
-pub(crate) use self::examples::{Example, TextExample, TextWindow};
+pub(crate) use self::examples::{Example, TextWindow};
 pub(crate) use self::language_modelling::LanguageModelling;
 pub(crate) use self::texts::{Texts, read_texts};
 pub(crate) use self::translation::{LineTranslation, Translation, Translator};
@@ -51,9 +50,6 @@ pub(crate) trait Task: Debug + Sized + Send + Sync + 'static {
     type TokenData: TokenData<Example = Self::Example>;
     type Example: Example;
 
-    /// The `zoo` command that runs inference.
-    const COMMAND: &'static str;
-
     /// Creates the task. Its tokenizers are trained on these texts, or loaded, as the config says.
     fn prepare(config: &Config, train: &Self::Texts) -> Result<Self>;
 
@@ -62,8 +58,8 @@ pub(crate) trait Task: Debug + Sized + Send + Sync + 'static {
     /// Tokenizers and labels as JSON, with their file names in a run folder.
     fn files(&self) -> Result<Vec<(&'static str, String)>>;
 
-    /// Vocabulary sizes of the input, and of the output if it is another text.
-    fn vocabularies(&self) -> (usize, Option<usize>);
+    /// The tokenizer of the input, and that of the output if it is another text.
+    fn tokenizers(&self) -> (&Tokenizer, Option<&Tokenizer>);
 
     fn encode(
         &self,
@@ -101,16 +97,24 @@ pub(crate) trait Task: Debug + Sized + Send + Sync + 'static {
         target: Option<&str>,
     ) -> Result<AttentionView>;
 
-    fn translator(_: &TrainedTask<Self>) -> Option<&dyn Translator> {
-        None
-    }
+    fn inference(trained: &TrainedTask<Self>) -> Inference<'_>;
+}
 
-    fn classifier(_: &TrainedTask<Self>) -> Option<&dyn TextClassifier> {
-        None
-    }
+/// What the model of a task does with new texts.
+pub(crate) enum Inference<'a> {
+    Translate(&'a dyn Translator),
+    Classify(&'a dyn TextClassifier),
+    Generate(&'a TrainedTask<LanguageModelling>),
+}
 
-    fn generator(_: &TrainedTask<Self>) -> Option<&TrainedTask<LanguageModelling>> {
-        None
+impl Inference<'_> {
+    /// The `zoo` command.
+    pub(crate) fn command(&self) -> &'static str {
+        match self {
+            Self::Translate(_) => "translate",
+            Self::Classify(_) => "classify",
+            Self::Generate(_) => "generate",
+        }
     }
 }
 
@@ -118,6 +122,9 @@ pub(crate) type Section<T> = <<T as Task>::Model as TaskModel>::Section;
 
 pub(crate) trait TaskModel: Module + Display + Sync + 'static {
     type Section;
+
+    /// Number of trainable parameters.
+    fn parameters(&self) -> usize;
 
     fn attentions(&self) -> Vec<&MultiHeadAttention> {
         vec![]

@@ -25,6 +25,9 @@ pub(crate) trait Texts: Debug + Default + Sync {
 
     /// Number of examples, or of characters of running text.
     fn size(&self) -> usize;
+
+    /// The texts that the model reads.
+    fn inputs(&self) -> Vec<&str>;
 }
 
 /// Reads or generates the texts of a config, and reports their number.
@@ -36,9 +39,8 @@ pub(crate) fn read_texts<T: Texts>(config: &Config, note: Note<'_>) -> Result<Sp
         (parts.test.size(), "test"),
     ];
     let sizes = sizes.into_iter().filter(|(size, _)| *size > 0);
-    let sizes: Vec<String> = sizes
-        .map(|(size, split)| format!("{} {split}", count(size)))
-        .collect();
+    let sizes = sizes.map(|(size, split)| format!("{} {split}", count(size)));
+    let sizes: Vec<String> = sizes.collect();
     note(&format!("{}: {}", T::UNIT, sizes.join(", ")));
     Ok(parts)
 }
@@ -72,6 +74,10 @@ impl Texts for Vec<Pair> {
     fn size(&self) -> usize {
         self.len()
     }
+
+    fn inputs(&self) -> Vec<&str> {
+        self.iter().map(|pair| pair.source.as_str()).collect()
+    }
 }
 
 impl Texts for Vec<Labelled> {
@@ -104,6 +110,10 @@ impl Texts for Vec<Labelled> {
     fn size(&self) -> usize {
         self.len()
     }
+
+    fn inputs(&self) -> Vec<&str> {
+        self.iter().map(|example| example.text.as_str()).collect()
+    }
 }
 
 impl Texts for String {
@@ -115,7 +125,7 @@ impl Texts for String {
             return Err(other_data(config));
         };
         let files = (&data.train, &data.valid, &data.test);
-        let split = new_split(data.valid_share, data.test_share, 0);
+        let split = new_split(data.valid_fraction, data.test_fraction, 0);
         let read = |path: &PathBuf| -> Result<String> {
             let text = plain_text(path)?;
             note(&format!(
@@ -138,6 +148,10 @@ impl Texts for String {
     fn size(&self) -> usize {
         self.chars().count()
     }
+
+    fn inputs(&self) -> Vec<&str> {
+        vec![self]
+    }
 }
 
 fn parallel(data: &zoo_config::Parallel, seed: u64, note: Note<'_>) -> Result<Splits<Vec<Pair>>> {
@@ -152,11 +166,11 @@ fn parallel(data: &zoo_config::Parallel, seed: u64, note: Note<'_>) -> Result<Sp
                 ParallelText::tsv_columns(path, source, target)
             }
         };
-        let read = text.with_allowed_bad(data.allowed_bad).read()?;
+        let read = text.with_max_malformed(data.max_malformed).read()?;
         Ok(examples(read, note))
     };
     let files = (&data.train, &data.valid, &data.test);
-    let split = new_split(data.valid_share, data.test_share, seed);
+    let split = new_split(data.valid_fraction, data.test_fraction, seed);
     parts(files, &split, read, |split, mut train| {
         train.truncate(data.max_examples.unwrap_or(usize::MAX));
         split.examples(train)
@@ -170,11 +184,11 @@ fn labelled(
 ) -> Result<Splits<Vec<Labelled>>> {
     let read = |path: &PathBuf| -> Result<Vec<Labelled>> {
         let text = labelled_file(data, resolve_format(data.format, path), path);
-        let read = text.with_allowed_bad(data.allowed_bad).read()?;
+        let read = text.with_max_malformed(data.max_malformed).read()?;
         Ok(examples(read, note))
     };
     let files = (&data.train, &data.valid, &data.test);
-    let split = new_split(data.valid_share, data.test_share, seed);
+    let split = new_split(data.valid_fraction, data.test_fraction, seed);
     parts(files, &split, read, |split, mut train| {
         if let Some(max) = data.max_examples.filter(|max| *max < train.len()) {
             // A stratified sample, because files are often sorted by class.

@@ -1,8 +1,6 @@
 //! The tokenizers of a run, trained or loaded, and stored in its folder.
 
-use zoo_config::{
-    Config, Data, Files, Sentences, Tokenizer as TokenizerSection, Vocabulary, WordRule,
-};
+use zoo_config::{Config, Files, PreTokenization, Tokenizer as TokenizerSection, Vocabulary};
 use zoo_data::{Encoded, LengthRule, Pair, PairTokenizers, Tokenizer, TokenizerConfig};
 
 use super::Note;
@@ -34,15 +32,6 @@ pub(super) fn single_tokenizer<'a>(
     })
 }
 
-/// How documents are split into sentences.
-pub(super) fn sentence_rule(config: &Config) -> Sentences {
-    match &config.data {
-        Data::Labelled(data) => data.sentences.unwrap_or(Sentences::Marks),
-        // Synthetic documents have one sentence per line.
-        _ => Sentences::Lines,
-    }
-}
-
 /// Applies a rule to examples of more than `longest` tokens, and reports the changes.
 pub(super) fn shorten<T: Encoded>(
     rule: LengthRule,
@@ -67,18 +56,26 @@ fn tokenizer_config(section: &TokenizerSection) -> TokenizerConfig {
         None => config,
     };
     match section {
-        TokenizerSection::Char(section) => with_size(TokenizerConfig::chars(), section.size)
+        TokenizerSection::Char(section) => with_size(TokenizerConfig::chars(), section.vocab_size)
             .with_min_frequency(section.min_frequency as u64)
             .with_lowercase(section.lowercase)
             .with_byte_fallback(section.byte_fallback),
-        TokenizerSection::Word(section) => with_size(TokenizerConfig::words(), section.size)
+        TokenizerSection::Word(section) => with_size(TokenizerConfig::words(), section.vocab_size)
             .with_min_frequency(section.min_frequency as u64)
             .with_lowercase(section.lowercase)
-            .with_words(section.words.unwrap_or(WordRule::Marks)),
-        TokenizerSection::Bpe(section) => TokenizerConfig::bpe(section.size)
+            .with_pre_tokenization(
+                section
+                    .pre_tokenizer
+                    .unwrap_or(PreTokenization::Punctuation),
+            ),
+        TokenizerSection::Bpe(section) => TokenizerConfig::bpe(section.vocab_size)
             .with_min_frequency(section.min_frequency as u64)
             .with_lowercase(section.lowercase)
-            .with_words(section.words.unwrap_or(WordRule::Marks))
+            .with_pre_tokenization(
+                section
+                    .pre_tokenizer
+                    .unwrap_or(PreTokenization::Punctuation),
+            )
             .with_byte_fallback(section.byte_fallback),
     }
 }

@@ -1,13 +1,14 @@
 //! Translation and other sequence-to-sequence tasks.
 
+use std::iter;
 use std::marker::PhantomData;
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use zoo_attention::next_seed;
+use zoo_attention::{MultiHeadAttention, next_seed};
 use zoo_config::{Config, Data, Seq2SeqSpec, TransformerSpec};
 use zoo_data::metrics::{Accuracy, Chrf, CorpusMetric};
-use zoo_data::{BOS, EOS, LengthRule, Pair, PairIds, PairTokenizers, UNK};
+use zoo_data::{BOS, EOS, LengthRule, Pair, PairIds, PairTokenizers, Tokenizer};
 use zoo_models::{
     GenerateConfig, GeneratedSequence, Generative, Limits, ModelError, Seq2Seq, Seq2SeqConfig,
     Stop, Tokens, Transformer, TransformerConfig, generate, token_loss,
@@ -15,10 +16,10 @@ use zoo_models::{
 use zoo_viz::{Alignment, Part, VizError};
 
 use super::tokenizers::{pair_tokenizers, shorten};
-use super::{Logits, Note, Section, Task, TaskModel, add_penalty, map_batches};
+use super::{Inference, Logits, Note, Section, Task, TaskModel, add_penalty, map_batches};
 use crate::attend::{AttentionView, check_not_empty, head_maps, to_matrix, token_texts};
 use crate::evaluate::{Evaluator, Sample, TaskMetrics};
-use crate::generate::{generate_config, require_decoding};
+use crate::generate::{generate_config, no_decoding};
 use crate::trained::TrainedTask;
 use crate::{DataSplit, Result, TrainError, TrainedRun};
 
@@ -45,19 +46,35 @@ pub(crate) trait TranslationModel: TaskModel + Generative {
 
     /// The attention weights for a source and a target. Three parts are in the order of
     /// [`AttentionKind`](crate::AttentionKind).
-    fn attention_parts(
-        &self,
-        source: &Tokens,
-        target: &Tokens,
-        texts: &PairTexts,
-    ) -> Result<Vec<Part>, VizError>;
+    fn attention_parts(&self, pair: PairTokens) -> Result<Vec<Part>, VizError>;
 }
 
-/// The tokens of a pair as texts.
-pub(crate) struct PairTexts {
-    source: Vec<String>,
-    input: Vec<String>,
-    output: Vec<String>,
+/// The tokens of a pair, for the model and as texts.
+pub(crate) struct PairTokens {
+    source: Tokens,
+    input: Tokens,
+    source_texts: Vec<String>,
+    input_texts: Vec<String>,
+    output_texts: Vec<String>,
+}
+
+impl TaskModel for Transformer {
+    type Section = TransformerSpec;
+
+    fn parameters(&self) -> usize {
+        Transformer::parameters(self)
+    }
+
+    fn attentions(&self) -> Vec<&MultiHeadAttention> {
+        let layers = self.encoder.layers.iter().chain(&self.decoder.layers);
+        layers
+            .flat_map(|layer| iter::once(&layer.attention).chain(&layer.cross_attention))
+            .collect()
+    }
+
+    fn longest_example(&self) -> Option<usize> {
+        self.source_limits().longest
+    }
 }
 
 impl TranslationModel for Transformer {
@@ -91,24 +108,24 @@ impl TranslationModel for Transformer {
         self.start(source)
     }
 
-    fn attention_parts(
-        &self,
-        source: &Tokens,
-        target: &Tokens,
-        texts: &PairTexts,
-    ) -> Result<Vec<Part>, VizError> {
-        let weights = self.attention_weights(source, target);
+    fn attention_parts(&self, pair: PairTokens) -> Result<Vec<Part>, VizError> {
+        let weights = self.attention_weights(&pair.source, &pair.input);
+        let [source, input] = [&pair.source_texts, &pair.input_texts];
+        // The attention at a position predicts the next token.
+        let output = &pair.output_texts;
         Ok(vec![
-            head_maps("Encoder", &texts.source, &texts.source, weights.encoder)?,
-            head_maps("Decoder", &texts.input, &texts.input, weights.decoder)?,
-            // The attention at a position predicts the next token.
-            head_maps(
-                "Cross-attention",
-                &texts.output,
-                &texts.source,
-                weights.cross,
-            )?,
+            head_maps("Encoder", source, source, weights.encoder)?,
+            head_maps("Decoder", input, input, weights.decoder)?,
+            head_maps("Cross-attention", output, source, weights.cross)?,
         ])
+    }
+}
+
+impl TaskModel for Seq2Seq {
+    type Section = Seq2SeqSpec;
+
+    fn parameters(&self) -> usize {
+        Seq2Seq::parameters(self)
     }
 }
 
@@ -145,16 +162,11 @@ impl TranslationModel for Seq2Seq {
         Ok(self.start(source))
     }
 
-    fn attention_parts(
-        &self,
-        source: &Tokens,
-        target: &Tokens,
-        texts: &PairTexts,
-    ) -> Result<Vec<Part>, VizError> {
+    fn attention_parts(&self, pair: PairTokens) -> Result<Vec<Part>, VizError> {
         // Full teacher forcing: nothing is sampled.
-        let weights = self.forward(source, target, 1.0, 0).alignment;
-        let [source, output] = [&texts.source, &texts.output].map(Vec::clone);
-        let alignment = Alignment::new("Alignment", source, output, to_matrix(weights)?)?;
+        let weights = self.forward(&pair.source, &pair.input, 1.0, 0).alignment;
+        let weights = to_matrix(weights)?;
+        let alignment = Alignment::new("Alignment", pair.source_texts, pair.output_texts, weights)?;
         Ok(vec![Part::Alignment(alignment)])
     }
 }
@@ -164,8 +176,6 @@ impl<M: TranslationModel> Task for Translation<M> {
     type Texts = Vec<Pair>;
     type TokenData = Vec<PairIds>;
     type Example = PairIds;
-
-    const COMMAND: &'static str = "translate";
 
     fn prepare(config: &Config, train: &Vec<Pair>) -> Result<Self> {
         Ok(Self {
@@ -186,9 +196,8 @@ impl<M: TranslationModel> Task for Translation<M> {
         files.map(|(name, it)| Ok((name, it.to_json()?))).collect()
     }
 
-    fn vocabularies(&self) -> (usize, Option<usize>) {
-        let [source, target] = [self.tokenizers.source(), self.tokenizers.target()];
-        (source.vocab_size(), Some(target.vocab_size()))
+    fn tokenizers(&self) -> (&Tokenizer, Option<&Tokenizer>) {
+        (self.tokenizers.source(), Some(self.tokenizers.target()))
     }
 
     fn encode(
@@ -236,7 +245,7 @@ impl<M: TranslationModel> Task for Translation<M> {
         texts: &Vec<Pair>,
         evaluator: &Evaluator,
     ) -> Result<(TaskMetrics, Vec<Sample>)> {
-        let config = require_decoding(evaluator.generate.as_ref())?;
+        let config = evaluator.generate.as_ref().ok_or_else(no_decoding)?;
         let generated = generate_batches(model, examples, config, &evaluator.device)?;
         let mut exact = Accuracy::default();
         let mut bleu = evaluator.bleu.counts();
@@ -278,14 +287,14 @@ impl<M: TranslationModel> Task for Translation<M> {
     ) -> Result<AttentionView> {
         let device = &trained.opened.device;
         let [source_limits, target_limits] = model.limits();
-        let source = self.tokenizers.source().encode(text)?;
-        check_not_empty("--text", &source)?;
-        let tokens = Tokens::new(&[&source], source_limits, device);
-        let tokens = tokens.map_err(TrainError::model("--text"))?;
+        let source_ids = self.tokenizers.source().encode(text)?;
+        check_not_empty("--text", &source_ids)?;
+        let source = Tokens::new(&[&source_ids], source_limits, device);
+        let source = source.map_err(TrainError::model("--text"))?;
         let (mut output, has_end) = match target {
             Some(target) => (self.tokenizers.target().encode(target)?, true),
             None => {
-                let best = decode(model, &tokens, &generate_config(&trained.config)?)?;
+                let best = decode(model, &source, &generate_config(&trained.config)?)?;
                 let best = best.into_iter().flatten().next();
                 best.map_or((vec![], true), |text| (text.tokens, text.stop == Stop::End))
             }
@@ -294,24 +303,25 @@ impl<M: TranslationModel> Task for Translation<M> {
         if has_end || output.is_empty() {
             output.push(EOS);
         }
-        let input = [&[BOS], &output[..output.len() - 1]].concat();
-        let decoded = Tokens::new(&[&input], target_limits, device);
-        let decoded = decoded.map_err(TrainError::model("--target"))?;
-        let texts = PairTexts {
-            source: token_texts(self.tokenizers.source(), &source),
-            input: token_texts(self.tokenizers.target(), &input),
-            output: token_texts(self.tokenizers.target(), &output),
+        let input_ids = [&[BOS], &output[..output.len() - 1]].concat();
+        let input = Tokens::new(&[&input_ids], target_limits, device);
+        let pair = PairTokens {
+            source,
+            input: input.map_err(TrainError::model("--target"))?,
+            source_texts: token_texts(self.tokenizers.source(), &source_ids),
+            input_texts: token_texts(self.tokenizers.target(), &input_ids),
+            output_texts: token_texts(self.tokenizers.target(), &output),
         };
         let output = self.tokenizers.target().decode(&output)?;
         let suffix = target.map_or("", |_| " (given target)");
         Ok(AttentionView {
             notes: vec![format!("{text} → {output}{suffix}")],
-            parts: model.attention_parts(&tokens, &decoded, &texts)?,
+            parts: model.attention_parts(pair)?,
         })
     }
 
-    fn translator(trained: &TrainedTask<Self>) -> Option<&dyn Translator> {
-        Some(trained)
+    fn inference(trained: &TrainedTask<Self>) -> Inference<'_> {
+        Inference::Translate(trained)
     }
 }
 
@@ -325,11 +335,8 @@ fn generate_batches<M: TranslationModel>(
     map_batches(examples, |rows| {
         let sources: Vec<&[u32]> = rows.iter().map(|it| it.source.as_slice()).collect();
         let tokens = Tokens::new(&sources, limits, device);
-        decode(
-            model,
-            &tokens.map_err(TrainError::model("decoding"))?,
-            config,
-        )
+        let tokens = tokens.map_err(TrainError::model("decoding"))?;
+        decode(model, &tokens, config)
     })
 }
 
@@ -346,8 +353,6 @@ fn decode<M: TranslationModel>(
 
 pub(crate) struct LineTranslation {
     pub(crate) tokens: usize,
-    /// Number of tokens that are replaced by `<unk>`.
-    pub(crate) unknown: usize,
     /// The model's context, if the text has more tokens.
     pub(crate) too_long: Option<usize>,
     /// Translations, best first; none for a text that is empty or too long.
@@ -383,9 +388,8 @@ impl<M: TranslationModel> Translator for TrainedTask<Translation<M>> {
         device: &Device,
     ) -> Result<Vec<LineTranslation>> {
         // An invalid strategy is an error even if all texts are empty.
-        config
-            .check(self.vocabulary())
-            .map_err(TrainError::model("decoding"))?;
+        let checked = config.check(self.vocabulary());
+        checked.map_err(TrainError::model("decoding"))?;
         let tokenizers = &self.task.tokenizers;
         let [limits, _] = self.model.limits();
         let mut translated = vec![];
@@ -394,7 +398,6 @@ impl<M: TranslationModel> Translator for TrainedTask<Translation<M>> {
             let too_long = limits.longest.filter(|longest| source.len() > *longest);
             translated.push(LineTranslation {
                 tokens: source.len(),
-                unknown: source.iter().filter(|id| **id == UNK).count(),
                 too_long,
                 texts: vec![],
             });

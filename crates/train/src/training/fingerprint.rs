@@ -1,7 +1,7 @@
 //! Fingerprint of the encoded data, stored in every checkpoint to detect changed data on resume.
 
 use serde::{Deserialize, Serialize};
-use zoo_config::{Config, Data, Files};
+use zoo_config::{Config, Data};
 use zoo_data::Splits;
 
 use crate::task::TokenData;
@@ -71,34 +71,22 @@ impl SplitFingerprint {
 /// The config key and the file of a split. A split without its own file is taken from the training
 /// data.
 fn data_source(config: &Config, split: &str, same_inputs: bool) -> String {
-    let (key, file) = match &config.data {
-        Data::Parallel(data) => {
-            let (key, files) = split_file(split, &data.train, &data.valid, &data.test);
-            let file = match files {
-                Files::One(file) => file,
-                Files::Two([_, target]) if same_inputs => target,
-                Files::Two([source, _]) => source,
-            };
-            (key, file)
-        }
-        Data::Labelled(data) => split_file(split, &data.train, &data.valid, &data.test),
-        Data::Plain(data) => split_file(split, &data.train, &data.valid, &data.test),
-        // Depends only on the config and the version of the program.
-        generated => return format!("data.kind = {} (generated)", generated.name()),
+    let mut files = config.files();
+    let mut key = format!("data.{split}");
+    if !files.iter().any(|(other, _)| *other == key) {
+        key = "data.train".to_owned();
+    }
+    files.retain(|(other, _)| *other == key);
+    // Of two files, the second one has the targets.
+    let changed = if same_inputs {
+        files.last()
+    } else {
+        files.first()
     };
-    format!("data.{key} = {}", file.display())
-}
-
-fn split_file<'a, F>(
-    split: &str,
-    train: &'a F,
-    valid: &'a Option<F>,
-    test: &'a Option<F>,
-) -> (&'static str, &'a F) {
-    match (split, valid, test) {
-        ("valid", Some(valid), _) => ("valid", valid),
-        ("test", _, Some(test)) => ("test", test),
-        _ => ("train", train),
+    match changed {
+        Some((_, file)) => format!("{key} = {}", file.display()),
+        // Depends only on the config and the version of the program.
+        None => format!("data.kind = {} (generated)", config.data.name()),
     }
 }
 
@@ -124,13 +112,10 @@ mod tests {
 
     use super::*;
 
-    fn config(data: &str, model: &str) -> Config {
-        let text = format!("[data]\n{data}\n[model]\nkind = \"{model}\"\n");
-        Config::parse("a.toml", &text, &[]).unwrap()
-    }
+    type Pairs<'a> = &'a [(&'a [u32], &'a [u32])];
 
-    fn pairs(train: &[(&[u32], &[u32])], valid: &[(&[u32], &[u32])]) -> DataFingerprint {
-        let split = |pairs: &[(&[u32], &[u32])]| {
+    fn fingerprint(train: Pairs<'_>, valid: Pairs<'_>) -> DataFingerprint {
+        let split = |pairs: Pairs<'_>| {
             let pair = |(source, target): &(&[u32], &[u32])| PairIds {
                 source: source.to_vec(),
                 target: target.to_vec(),
@@ -146,35 +131,28 @@ mod tests {
 
     #[test]
     fn the_changed_file_is_named() {
-        let config = config(
-            "kind = \"parallel\"\ntrain = [\"a.en\", \"a.de\"]\nvalid = \"b.tsv\"",
-            "transformer",
-        );
-        let then = pairs(&[(&[4, 5], &[6]), (&[7], &[8])], &[(&[4], &[6])]);
-        let difference = |train: &[(&[u32], &[u32])], valid: &[(&[u32], &[u32])]| {
-            let difference = then.difference(&pairs(train, valid), &config);
-            difference.map(|(source, how)| format!("{source}: {how}"))
+        let text = "[data]\nkind = \"parallel\"\ntrain = [\"a.en\", \"a.de\"]\nvalid = \"b.tsv\"\n\
+                    [model]\nkind = \"transformer\"\n";
+        let config = Config::parse("a.toml", text, &[]).unwrap();
+        let train: Pairs<'_> = &[(&[4, 5], &[6]), (&[7], &[8])];
+        let valid: Pairs<'_> = &[(&[4], &[6])];
+        let then = fingerprint(train, valid);
+        assert_eq!(then.difference(&fingerprint(train, valid), &config), None);
+        let check = |train: Pairs<'_>, valid: Pairs<'_>, source: &str, difference: &str| {
+            let found = then.difference(&fingerprint(train, valid), &config);
+            let expected = (source.to_owned(), difference.to_owned());
+            assert_eq!(found, Some(expected));
         };
-        let train: [(&[u32], &[u32]); 2] = [(&[4, 5], &[6]), (&[7], &[8])];
-        let valid: [(&[u32], &[u32]); 1] = [(&[4], &[6])];
-        let expected = |text: &str| Some(text.to_owned());
-        assert_eq!(difference(&train, &valid), None);
-        assert_eq!(
-            difference(&[(&[4, 5], &[6]), (&[7], &[9])], &valid),
-            expected("data.train = a.de: the target texts of its 2 examples differ")
-        );
+        let targets = "the target texts of its 2 examples differ";
+        let other_target: Pairs<'_> = &[(&[4, 5], &[6]), (&[7], &[9])];
+        check(other_target, valid, "data.train = a.de", targets);
+        let texts = "the texts of its 2 examples differ";
         // The same tokens with other boundaries.
-        assert_eq!(
-            difference(&[(&[4], &[6]), (&[5, 7], &[8])], &valid),
-            expected("data.train = a.en: the texts of its 2 examples differ")
-        );
-        assert_eq!(
-            difference(&[(&[7], &[8]), (&[4, 5], &[6])], &valid),
-            expected("data.train = a.en: the texts of its 2 examples differ")
-        );
-        assert_eq!(
-            difference(&train, &[]),
-            expected("data.valid = b.tsv: it had 1 examples, now 0")
-        );
+        let other_boundaries: Pairs<'_> = &[(&[4], &[6]), (&[5, 7], &[8])];
+        check(other_boundaries, valid, "data.train = a.en", texts);
+        let other_order: Pairs<'_> = &[(&[7], &[8]), (&[4, 5], &[6])];
+        check(other_order, valid, "data.train = a.en", texts);
+        let fewer = "it had 1 examples, now 0";
+        check(train, &[], "data.valid = b.tsv", fewer);
     }
 }

@@ -5,7 +5,7 @@ use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{DType, Device, Tensor};
 use zoo_models::ModelError;
 
-use super::gradients;
+use super::gradients::unscale;
 use super::precision::cast_params;
 use crate::task::{Example, Task, TaskModel};
 
@@ -80,11 +80,8 @@ impl ForwardBackward {
                 .collect();
             let mut results = vec![self.on_device::<T>(model, first_chunk, 0, &context)];
             for worker in workers {
-                results.push(
-                    worker
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                );
+                let result = worker.join();
+                results.push(result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
             results.into_iter().collect::<Result<Vec<_>, _>>()
         })?;
@@ -112,7 +109,7 @@ impl ForwardBackward {
             return result;
         }
         StepGradients {
-            gradients: gradients::unscale(model, result.gradients, 1.0, self.param_dtype),
+            gradients: unscale(model, result.gradients, 1.0, self.param_dtype),
             ..result
         }
     }
@@ -134,37 +131,28 @@ impl ForwardBackward {
             copy = cast_params(model, self.compute_dtype);
             &copy
         };
+        let loss_scale = context.loss_scale;
+        let must_unscale = self.compute_dtype != context.grad_dtype || loss_scale != 1.0;
         zoo_attention::with_seed(seed, || {
-            self.accumulate::<T>(model, batches, device, context)
-        })
-    }
-
-    fn accumulate<T: Task>(
-        &self,
-        model: &T::Model,
-        batches: &[Vec<T::Example>],
-        device: &Device,
-        context: &StepContext,
-    ) -> Result<StepGradients, ModelError> {
-        let mut sum = GradientsAccumulator::new();
-        let mut losses = vec![];
-        for batch in batches {
-            let examples: Vec<&T::Example> = batch.iter().collect();
-            let predictions: usize = batch.iter().map(Example::predicted).sum();
-            let weight = predictions as f64 / context.predictions.max(1) as f64;
-            let loss = T::loss(model, &examples, self.label_smoothing, device)? * weight;
-            losses.push(loss.clone().inner());
-            let grads = (loss * context.loss_scale).backward();
-            let mut gradients = GradientsParams::from_grads(grads, model);
-            if self.compute_dtype != context.grad_dtype || context.loss_scale != 1.0 {
-                gradients =
-                    gradients::unscale(model, gradients, context.loss_scale, context.grad_dtype);
+            let mut sum = GradientsAccumulator::new();
+            let mut losses = vec![];
+            for batch in batches {
+                let examples: Vec<&T::Example> = batch.iter().collect();
+                let predictions: usize = batch.iter().map(Example::predicted).sum();
+                let weight = predictions as f64 / context.predictions.max(1) as f64;
+                let loss = T::loss(model, &examples, self.label_smoothing, device)? * weight;
+                losses.push(loss.clone().inner());
+                let grads = (loss * loss_scale).backward();
+                let mut gradients = GradientsParams::from_grads(grads, model);
+                if must_unscale {
+                    gradients = unscale(model, gradients, loss_scale, context.grad_dtype);
+                }
+                sum.accumulate(model, gradients);
             }
-            sum.accumulate(model, gradients);
-        }
-        Ok(StepGradients {
-            gradients: sum.grads(),
-            loss: sum_losses(losses, &device.clone().inner()),
+            Ok(StepGradients {
+                gradients: sum.grads(),
+                loss: sum_losses(losses, &device.clone().inner()),
+            })
         })
     }
 }
@@ -189,8 +177,7 @@ fn step_seed(seed: u64, step: usize, device: usize) -> u64 {
 // One device listed several times stands for several: the code is the same.
 #[cfg(all(test, feature = "flex"))]
 mod tests {
-    use burn::tensor::distributed::{DistributedConfig, ReduceOperation};
-    use burn_train::ExecutionStrategy;
+    use burn::tensor::distributed::{DistributedConfig, DistributedContext, ReduceOperation};
     use zoo_attention::MechanismConfig;
     use zoo_attention::mechanisms::Performer;
     use zoo_attention::scan::FeatureMap;
@@ -246,14 +233,10 @@ mod tests {
             (5..6).map(example).collect(),
             (6..9).map(example).collect(),
         ];
-        let one = compute(
-            &on_devices(1, 0.1, DType::F32),
-            &model,
-            &[batches.concat()],
-            1,
-        );
+        let on = |count: usize| on_devices(count, 0.1, DType::F32);
+        let one = compute(&on(1), &model, &[batches.concat()], 1);
         for count in [1, 2, 3, 4] {
-            let several = compute(&on_devices(count, 0.1, DType::F32), &model, &batches, 1);
+            let several = compute(&on(count), &model, &batches, 1);
             let [a, b] = [&one, &several].map(|it| it.loss.clone().into_scalar::<f32>());
             assert!((a - b).abs() < 1e-6, "{count} devices: {a} and {b}");
             let [a, b] = [&one, &several].map(|it| {
@@ -272,7 +255,7 @@ mod tests {
     fn random_features_are_resampled_at_the_same_steps_on_several_devices() {
         let device = flex().autodiff();
         let performer = MechanismConfig::Performer(Performer {
-            features: 4,
+            n_features: 4,
             seed: 2,
             resample: Some(3),
         });
@@ -331,6 +314,6 @@ mod tests {
         let config = DistributedConfig {
             all_reduce_op: ReduceOperation::Sum,
         };
-        let _strategy = ExecutionStrategy::ddp(vec![flex(); 2], config);
+        let _context = DistributedContext::init(vec![flex(); 2], config);
     }
 }

@@ -53,13 +53,15 @@ pub(crate) fn clip<M: Module>(
 ) -> GradientsParams {
     match (clipping, norm) {
         (Clipping::Norm(clip), Some(norm)) => {
-            if norm_value.is_some_and(|norm| norm <= clip.at) {
+            if norm_value.is_some_and(|norm| norm <= clip.threshold) {
                 return gradients;
             }
-            let factor = (norm.clone().clamp_min(clip.at).recip()) * clip.at; // [1]
+            let factor = (norm.clone().clamp_min(clip.threshold).recip()) * clip.threshold; // [1]
             map_gradients(model, gradients, GradientOp::Multiply(Box::new(factor)))
         }
-        (Clipping::Value(clip), _) => map_gradients(model, gradients, GradientOp::Clamp(clip.at)),
+        (Clipping::Value(clip), _) => {
+            map_gradients(model, gradients, GradientOp::Clamp(clip.threshold))
+        }
         (Clipping::None | Clipping::Norm(_), _) => gradients,
     }
 }

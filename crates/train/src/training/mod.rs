@@ -5,6 +5,7 @@
 //! weighted by the number of predictions; and clipping uses the global gradient norm. Burn's
 //! optimizers, gradient accumulator and dashboard are used unchanged.
 
+mod dry_run;
 mod fingerprint;
 mod forward_backward;
 mod gradients;
@@ -18,24 +19,24 @@ use std::time::Instant;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use burn_train::Interrupter;
 use zoo_backend::{BackendId, OpenDevice};
 use zoo_config::{Config, DataSizes};
 use zoo_data::Splits;
 use zoo_viz::units::count;
 
+pub(crate) use self::dry_run::dry_run;
 pub(crate) use self::fingerprint::{Checksum, DataFingerprint, SplitFingerprint};
 pub(crate) use self::running_loss::UnloggedLoss;
 pub(crate) use self::schedule::PlateauState;
 use self::trainer::Trainer;
-use crate::memory::{check_training, is_cpu, sizes};
+use crate::memory::{check_training, sizes};
 use crate::report::Reporter;
 use crate::run::{BestCheckpoint, Lock, OpenMode, Progress, RunFolder, run_metadata, write_atomic};
 use crate::task::{
-    Batches, Section, Task, TaskModel, TokenData, check_lengths, read_texts, with_task,
+    BoxedBatches, Note, Section, Task, TaskModel, TokenData, check_lengths, read_texts, with_task,
 };
 use crate::trained::build;
-use crate::{DataSplit, Metrics, Result, TrainError};
+use crate::{DataSplit, Interrupter, Metrics, Result, TrainError};
 
 /// Options of a training run that are not part of its config.
 #[derive(Clone, Default)]
@@ -54,6 +55,16 @@ pub struct TrainOptions {
     pub quiet: bool,
     /// Stops the run with a checkpoint after the current step.
     pub interrupter: Interrupter,
+}
+
+impl TrainOptions {
+    fn mode(&self) -> OpenMode {
+        match (self.resume, self.overwrite) {
+            (true, _) => OpenMode::Resume,
+            (false, true) => OpenMode::Overwrite,
+            (false, false) => OpenMode::New,
+        }
+    }
 }
 
 /// The result of a training run.
@@ -84,11 +95,8 @@ pub enum StopReason {
     Interrupted,
 }
 
-/// Trains the model of a config and writes a run folder.
-///
-/// # Errors
-///
-/// [`TrainError`], before anything slow starts where possible. Written checkpoints remain.
+/// Trains the model of a config and writes a run folder. An error comes before anything slow starts
+/// where possible; written checkpoints remain.
 pub fn train(config: &Config, options: &TrainOptions) -> Result<TrainOutput> {
     with_task!(config, |T, section| train_task::<T>(
         config, section, options
@@ -100,78 +108,35 @@ fn train_task<T: Task>(
     section: &Section<T>,
     options: &TrainOptions,
 ) -> Result<TrainOutput> {
-    let mode = match (options.resume, options.overwrite) {
-        (true, _) => OpenMode::Resume,
-        (false, true) => OpenMode::Overwrite,
-        (false, false) => OpenMode::New,
-    };
+    let mode = options.mode();
     check_training(config, DataSizes::default())?;
     let folder = RunFolder::from_config(config);
     folder.check(mode, config)?;
     let lock = folder.lock()?;
-    let mut reporter = Reporter::new(
-        options.plain,
-        options.quiet,
-        config.metric(),
-        &options.interrupter,
-    );
+    let mut reporter = Reporter::new(options);
 
-    let opened = open_devices(config)?;
-    let first = &opened[0];
-    reporter.note(&format!("device: {first}"));
-    check_precision(config, first)?;
-
-    let start = Instant::now();
     let note = &mut |line: &str| reporter.note(line);
-    let texts: Splits<T::Texts> = read_texts(config, note)?;
-    // Trained tokenizers are loaded on resume: training is not guaranteed to give the same ones.
-    let task = match mode {
-        OpenMode::Resume => T::load(folder.path())?,
-        OpenMode::New | OpenMode::Overwrite => T::prepare(config, &texts.train)?,
-    };
-    let mut encode = |split, texts| task.encode(config, split, texts, note);
-    let ids = Splits {
-        train: encode(DataSplit::Train, &texts.train)?,
-        valid: encode(DataSplit::Valid, &texts.valid)?,
-        test: encode(DataSplit::Test, &texts.test)?,
-    };
-    check_training(config, sizes(&task, &ids.train))?;
-    let vocabulary = match task.vocabularies() {
-        (source, Some(target)) => {
-            format!(
-                "{} source and {} target tokens",
-                count(source),
-                count(target)
-            )
-        }
-        (size, None) => format!("{} tokens", count(size)),
-    };
-    reporter.note(&format!(
-        "vocabulary: {vocabulary} ({:.1}s)",
-        start.elapsed().as_secs_f64()
-    ));
-
-    let device = first.device.clone().autodiff();
-    device.seed(config.run.seed);
-    let model = build(config, section, &task, &device)?;
-    check_lengths::<T>(&model, DataSplit::Train, &ids.train)?;
-    check_lengths::<T>(&model, DataSplit::Valid, &ids.valid)?;
-    check_lengths::<T>(&model, DataSplit::Test, &ids.test)?;
+    let Preparation {
+        opened,
+        texts,
+        ids,
+        task,
+        model,
+    } = Preparation::<T>::new(config, section, mode, &folder, note)?;
     let data = DataFingerprint::new(&ids);
     let context = model.context();
     let batches = ids.train.batches(config, context)?;
+    let last_step = num_steps(config, &batches, opened.len());
+    let devices = opened.iter().map(|it| it.device.clone().autodiff());
     let mut setup = TrainSetup {
         config,
         options,
         mode,
         folder,
         lock,
-        metadata: run_metadata(config, first),
-        devices: opened
-            .iter()
-            .map(|it| it.device.clone().autodiff())
-            .collect(),
-        on_cpu: is_cpu(first.id.backend),
+        metadata: run_metadata(config, &opened[0], model.parameters(), last_step),
+        devices: devices.collect(),
+        last_step,
         reporter,
         data,
         batches,
@@ -187,6 +152,81 @@ fn train_task<T: Task>(
     trainer.run(model)
 }
 
+/// Everything that a run reads and builds before it writes its first file.
+struct Preparation<T: Task> {
+    opened: Vec<OpenDevice>,
+    texts: Splits<T::Texts>,
+    ids: Splits<T::TokenData>,
+    task: T,
+    /// With autodiff on the first device; its parameters are not initialised yet.
+    model: T::Model,
+}
+
+impl<T: Task> Preparation<T> {
+    fn new(
+        config: &Config,
+        section: &Section<T>,
+        mode: OpenMode,
+        folder: &RunFolder,
+        note: Note<'_>,
+    ) -> Result<Self> {
+        let opened = open_devices(config)?;
+        let first = &opened[0];
+        note(&format!("device: {first}"));
+        check_precision(config, first)?;
+
+        let start = Instant::now();
+        let texts: Splits<T::Texts> = read_texts(config, note)?;
+        // Trained tokenizers are loaded on resume: training is not guaranteed to give the same ones.
+        let task = match mode {
+            OpenMode::Resume => T::load(folder.path())?,
+            OpenMode::New | OpenMode::Overwrite => T::prepare(config, &texts.train)?,
+        };
+        let mut encode = |split, texts| task.encode(config, split, texts, note);
+        let ids = Splits {
+            train: encode(DataSplit::Train, &texts.train)?,
+            valid: encode(DataSplit::Valid, &texts.valid)?,
+            test: encode(DataSplit::Test, &texts.test)?,
+        };
+        check_training(config, sizes(&task, &ids.train))?;
+        let (tokenizer, target) = task.tokenizers();
+        let size = count(tokenizer.vocab_size());
+        let vocabulary = match target {
+            Some(it) => format!("{size} source and {} target tokens", count(it.vocab_size())),
+            None => format!("{size} tokens"),
+        };
+        note(&format!(
+            "vocabulary: {vocabulary} ({:.1}s)",
+            start.elapsed().as_secs_f64()
+        ));
+
+        let device = first.device.clone().autodiff();
+        device.seed(config.run.seed);
+        let model = build(config, section, &task, &device)?;
+        check_lengths::<T>(&model, DataSplit::Train, &ids.train)?;
+        check_lengths::<T>(&model, DataSplit::Valid, &ids.valid)?;
+        check_lengths::<T>(&model, DataSplit::Test, &ids.test)?;
+        Ok(Self {
+            opened,
+            texts,
+            ids,
+            task,
+            model,
+        })
+    }
+}
+
+/// Steps of a run, from `training.steps` or `training.epochs`.
+fn num_steps<E>(config: &Config, batches: &BoxedBatches<E>, devices: usize) -> usize {
+    let training = &config.training;
+    let by_epochs = || {
+        // A validated config has one of the two.
+        let batches = batches.num_batches(training.epochs.unwrap_or(1));
+        batches.div_ceil(training.gradient_accumulation * devices)
+    };
+    training.steps.unwrap_or_else(by_epochs)
+}
+
 struct TrainSetup<'a, T: Task> {
     config: &'a Config,
     options: &'a TrainOptions,
@@ -196,11 +236,10 @@ struct TrainSetup<'a, T: Task> {
     metadata: serde_json::Value,
     /// With autodiff; the parameters are on the first.
     devices: Vec<burn::tensor::Device>,
-    /// Whether reading a scalar needs no synchronisation.
-    on_cpu: bool,
+    last_step: usize,
     reporter: Reporter,
     data: DataFingerprint,
-    batches: Box<dyn Batches<Example = T::Example>>,
+    batches: BoxedBatches<T::Example>,
     valid: Vec<T::Example>,
     test: Vec<T::Example>,
     texts: Splits<T::Texts>,
@@ -238,9 +277,7 @@ impl<T: Task> TrainSetup<'_, T> {
     fn prepare(&mut self, summary: &str) -> Result<()> {
         let folder = &self.folder;
         if self.mode != OpenMode::Resume {
-            let lock = self.lock.take();
-            let lock = folder.create(self.mode, self.config, &self.metadata, lock)?;
-            self.lock = Some(lock);
+            folder.create(self.mode, self.config, &self.metadata, &mut self.lock)?;
             for (name, text) in self.task.files()? {
                 write_atomic(&folder.file(name), text.as_bytes())?;
             }
@@ -267,21 +304,14 @@ impl ModuleVisitor for InitParams {
 /// Opens the data-parallel devices.
 fn open_devices(config: &Config) -> Result<Vec<OpenDevice>> {
     let backend = &config.backend;
-    let open = |index: Option<usize>| {
-        let id = BackendId {
-            index: index.or(backend.name.index),
-            ..backend.name
-        };
-        Ok(zoo_backend::open(id, backend.dtype)?)
-    };
-    if backend.devices.is_empty() {
-        return Ok(vec![open(None)?]);
+    let mut ids = vec![backend.name];
+    if !backend.devices.is_empty() {
+        let indices = backend.devices.iter().copied().map(Some);
+        let name = backend.name;
+        ids = indices.map(|index| BackendId { index, ..name }).collect();
     }
-    backend
-        .devices
-        .iter()
-        .map(|index| open(Some(*index)))
-        .collect()
+    let open = |id| Ok(zoo_backend::open(id, backend.dtype)?);
+    ids.into_iter().map(open).collect()
 }
 
 fn check_precision(config: &Config, opened: &OpenDevice) -> Result<()> {

@@ -41,7 +41,8 @@ pub(crate) fn burn_dtype(dtype: Dtype) -> DType {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LossScaler {
     state: ScaleState,
-    is_dynamic: bool,
+    /// Gradients must then be checked for overflow.
+    pub(crate) is_dynamic: bool,
 }
 
 impl LossScaler {
@@ -54,19 +55,12 @@ impl LossScaler {
         };
         let good_steps = 0;
         let resumed = resumed.filter(|_| is_dynamic);
-        Self {
-            state: resumed.unwrap_or(ScaleState { scale, good_steps }),
-            is_dynamic,
-        }
+        let state = resumed.unwrap_or(ScaleState { scale, good_steps });
+        Self { state, is_dynamic }
     }
 
     pub(crate) fn scale(&self) -> f64 {
         self.state.scale
-    }
-
-    /// Whether gradients must be checked for overflow.
-    pub(crate) fn is_dynamic(&self) -> bool {
-        self.is_dynamic
     }
 
     pub(crate) fn state(&self) -> Option<ScaleState> {

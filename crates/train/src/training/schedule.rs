@@ -75,36 +75,26 @@ impl LrSchedule {
                     1.0
                 };
                 let cosine = (1.0 + (std::f64::consts::PI * done).cos()) / 2.0;
-                let factor = config.final_share + (1.0 - config.final_share) * cosine;
+                let factor = config.min_lr_ratio + (1.0 - config.min_lr_ratio) * cosine;
                 self.rate * factor
             }
             Schedule::Plateau(config) => {
                 let factor = config.factor.powi(plateau.reductions as i32);
-                self.rate * warmup_factor * factor.max(config.final_share)
+                self.rate * warmup_factor * factor.max(config.min_lr_ratio)
             }
         }
     }
 
-    pub(crate) fn after_validation(&self, is_better: bool, plateau: PlateauState) -> PlateauState {
+    pub(crate) fn update_plateau(&self, is_better: bool, plateau: &mut PlateauState) {
         let Schedule::Plateau(config) = &self.schedule else {
-            return plateau;
+            return;
         };
-        let bad_validations = plateau.bad_validations + 1;
+        plateau.bad_validations += 1;
         if is_better {
-            PlateauState {
-                bad_validations: 0,
-                ..plateau
-            }
-        } else if bad_validations >= config.patience {
-            PlateauState {
-                reductions: plateau.reductions + 1,
-                bad_validations: 0,
-            }
-        } else {
-            PlateauState {
-                bad_validations,
-                ..plateau
-            }
+            plateau.bad_validations = 0;
+        } else if plateau.bad_validations >= config.patience {
+            plateau.reductions += 1;
+            plateau.bad_validations = 0;
         }
     }
 }
@@ -147,28 +137,22 @@ mod tests {
                 (400, 0.5 / 160.0),
             ],
         );
-        let cosine = schedule("kind = \"cosine\"\nwarmup = 10\nfinal_share = 0.2", 110);
-        assert_rates(
-            &cosine,
-            &[(5, 0.25), (10, 0.5), (60, 0.3), (110, 0.1), (500, 0.1)],
-        );
-        let short = schedule(
-            "kind = \"cosine\"\nwarmup = 10\nsteps = 60\nfinal_share = 0.2",
-            110,
-        );
+        let cosine = schedule("kind = \"cosine\"\nwarmup = 10\nmin_lr_ratio = 0.2", 110);
+        let rates = [(5, 0.25), (10, 0.5), (60, 0.3), (110, 0.1), (500, 0.1)];
+        assert_rates(&cosine, &rates);
+        let short = "kind = \"cosine\"\nwarmup = 10\nsteps = 60\nmin_lr_ratio = 0.2";
+        let short = schedule(short, 110);
         assert_rates(&short, &[(35, 0.3), (60, 0.1)]);
     }
 
     #[test]
     fn a_plateau_reduces_the_rate() {
-        let schedule = schedule(
-            "kind = \"plateau\"\nwarmup = 0\nfactor = 0.5\npatience = 2\nfinal_share = 0.2",
-            100,
-        );
+        let text = "kind = \"plateau\"\nwarmup = 0\nfactor = 0.5\npatience = 2\nmin_lr_ratio = 0.2";
+        let schedule = schedule(text, 100);
         let mut plateau = PlateauState::default();
         let mut rates = vec![];
         for is_better in [true, false, false, true, false, false, false, false] {
-            plateau = schedule.after_validation(is_better, plateau);
+            schedule.update_plateau(is_better, &mut plateau);
             rates.push(schedule.lr(9, plateau));
         }
         // The patience is 2; the rate never falls below a fifth.

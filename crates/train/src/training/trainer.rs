@@ -17,9 +17,10 @@ use super::precision::{LossScaler, burn_dtype};
 use super::running_loss::{RunningLoss, read};
 use super::schedule::LrSchedule;
 use super::{StopReason, TrainOutput, TrainSetup};
-use crate::evaluate::{Evaluator, Metrics, bleu_from_config};
-use crate::generate::generate_config;
-use crate::report::Interval;
+use crate::evaluate::{Evaluator, Metrics};
+use crate::memory::is_cpu;
+use crate::report::summary::summary_lines;
+use crate::report::{Interval, TrainingStart};
 use crate::run::{
     BestCheckpoint, Checkpoint, MetricsLog, Progress, Row, TEST, add_resume, write_atomic,
 };
@@ -49,15 +50,6 @@ impl<'a, T: Task> Trainer<'a, T> {
     ) -> Result<(Self, T::Model)> {
         let config = setup.config;
         let training = &config.training;
-        let batches_per_step = training.accumulate * setup.devices.len();
-        let last_step = match training.steps {
-            Some(steps) => steps,
-            None => {
-                // A validated config has one of the two.
-                let batches = setup.batches.num_batches(training.epochs.unwrap_or(1));
-                batches.div_ceil(batches_per_step)
-            }
-        };
         let mut optimizer = init_optimizer(&config.optimizer);
         let mut progress = Progress::default();
         if setup.options.resume {
@@ -86,9 +78,9 @@ impl<'a, T: Task> Trainer<'a, T> {
             }
         }
         progress.data = Some(setup.data.clone());
-        let metrics_log = MetricsLog::open(&setup.folder, progress.step)?;
+        let metrics_log = MetricsLog::open(&setup.folder, progress.step, config.run.tensorboard)?;
         let trainer = Self {
-            schedule: LrSchedule::new(config, last_step),
+            schedule: LrSchedule::new(config, setup.last_step),
             forward_backward: ForwardBackward {
                 devices: setup.devices.clone(),
                 label_smoothing: training.label_smoothing,
@@ -100,11 +92,11 @@ impl<'a, T: Task> Trainer<'a, T> {
             previous_seconds: progress.seconds,
             first_step: progress.step,
             running_loss: RunningLoss::new(progress.unlogged),
+            last_step: setup.last_step,
             setup,
             optimizer,
             progress,
             metrics_log,
-            last_step,
             start: Instant::now(),
         };
         Ok((trainer, model))
@@ -115,11 +107,14 @@ impl<'a, T: Task> Trainer<'a, T> {
         self.announce();
         let mut stop_reason = StopReason::Completed;
         while self.progress.step < self.last_step && stop_reason == StopReason::Completed {
+            let step = self.progress.step + 1;
             let batches = self.next_batches();
-            let gradients = self.forward_backward(&model, &batches)?;
+            let loss_scale = self.loss_scaler.scale();
+            let pass = &self.forward_backward;
+            let gradients = pass.compute::<T>(&model, &batches, step, loss_scale);
+            let gradients = gradients.map_err(TrainError::model(format!("step {step}")))?;
             model = self.update(model, gradients)?;
 
-            let step = self.progress.step;
             let is_last = step == self.last_step;
             let is_due = |every: usize| step.is_multiple_of(every) || is_last;
             self.setup.reporter.step(step);
@@ -137,7 +132,7 @@ impl<'a, T: Task> Trainer<'a, T> {
                 self.save(&model, is_best)?;
             }
         }
-        self.metrics_log.finish(config.metric())?;
+        self.metrics_log.write_tables_and_plots(config.metric())?;
         self.finish(&model, stop_reason)
     }
 
@@ -155,28 +150,30 @@ impl<'a, T: Task> Trainer<'a, T> {
                 beam.beams
             ));
         }
-        reporter.start(first, self.last_step);
+        let config = self.setup.config;
+        let backend = self.setup.metadata["backend"].as_str();
+        let best = self.progress.best.as_ref();
+        reporter.start(&TrainingStart {
+            name: config.run.name.as_deref().unwrap_or_default(),
+            folder: self.setup.folder.path(),
+            setup: format!("{} on {}", config.model.name(), backend.unwrap_or_default()),
+            metric: config.metric(),
+            first_step: first,
+            last_step: self.last_step,
+            previous_seconds: self.previous_seconds,
+            history: self.metrics_log.rows(),
+            best: best.map(|best| (best.step, best.value)),
+        });
         self.running_loss.start = Instant::now();
     }
 
     /// The batches of a step, for all devices.
     fn next_batches(&mut self) -> Vec<Vec<T::Example>> {
         let devices = self.setup.devices.len();
-        let count = self.setup.config.training.accumulate * devices;
+        let count = self.setup.config.training.gradient_accumulation * devices;
         let batches: Vec<Vec<T::Example>> = (0..count).map(|_| self.setup.batches.next()).collect();
         self.running_loss.tokens += batches.iter().flatten().map(Example::tokens).sum::<usize>();
         batches
-    }
-
-    fn forward_backward(
-        &self,
-        model: &T::Model,
-        batches: &[Vec<T::Example>],
-    ) -> Result<StepGradients> {
-        let step = self.progress.step + 1;
-        self.forward_backward
-            .compute::<T>(model, batches, step, self.loss_scaler.scale())
-            .map_err(TrainError::model(format!("step {step}")))
     }
 
     /// Clips the gradients and updates the parameters. Takes the model by value, so that the
@@ -185,13 +182,14 @@ impl<'a, T: Task> Trainer<'a, T> {
         let StepGradients { gradients, loss } = step_gradients;
         let step = self.progress.step + 1;
         let clipping = self.setup.config.optimizer.clipping();
-        let checks_overflow = self.loss_scaler.is_dynamic();
+        let checks_overflow = self.loss_scaler.is_dynamic;
         let mut norm = None;
         if matches!(clipping, Clipping::Norm(_)) || checks_overflow {
             norm = grad_norm(&model, &gradients);
         }
         let mut norm_value = None;
-        if self.setup.on_cpu || checks_overflow {
+        // Reading a scalar synchronises a GPU.
+        if is_cpu(self.setup.config.backend.name.backend) || checks_overflow {
             norm_value = norm.clone().map(read);
         }
         let is_finite = !checks_overflow || norm_value.is_some_and(f64::is_finite);
@@ -303,9 +301,10 @@ impl<'a, T: Task> Trainer<'a, T> {
                 loss,
             });
         }
-        progress.plateau = self.schedule.after_validation(is_best, progress.plateau);
+        self.schedule.update_plateau(is_best, &mut progress.plateau);
         self.setup.reporter.log_validation(&metrics, is_best);
         self.add_metrics("valid", &metrics)?;
+        self.metrics_log.write_tables_and_plots(metric)?;
         // Throughput is measured without validation.
         self.running_loss.start = Instant::now();
         self.running_loss.tokens = 0;
@@ -321,13 +320,8 @@ impl<'a, T: Task> Trainer<'a, T> {
     }
 
     fn evaluator(&self, samples: usize) -> Evaluator {
-        let config = self.setup.config;
-        Evaluator {
-            generate: generate_config(config).ok(),
-            bleu: bleu_from_config(config),
-            samples,
-            device: self.setup.devices[0].clone().inner(),
-        }
+        let device = self.setup.devices[0].clone().inner();
+        Evaluator::new(self.setup.config, samples, device)
     }
 
     fn is_out_of_patience(&self) -> bool {
@@ -358,7 +352,7 @@ impl<'a, T: Task> Trainer<'a, T> {
         if is_best && let Some(best) = &self.progress.best {
             checkpoints.set_best(best)?;
         }
-        checkpoints.prune(self.setup.config.training.keep)
+        checkpoints.prune(self.setup.config.training.keep_checkpoints)
     }
 
     fn finish(&mut self, model: &T::Model, stop_reason: StopReason) -> Result<TrainOutput> {
@@ -391,14 +385,19 @@ impl<'a, T: Task> Trainer<'a, T> {
             self.write_result(&metrics, step)?;
             test_metrics = Some(metrics);
         }
-        Ok(TrainOutput {
+        let output = TrainOutput {
             folder,
             steps: self.progress.step,
             best,
             test: test_metrics,
             seconds: self.seconds(),
             stop_reason,
-        })
+        };
+        self.setup.reporter.close();
+        for line in summary_lines(&output, self.setup.config) {
+            self.setup.reporter.note(&line);
+        }
+        Ok(output)
     }
 
     fn write_result(&self, metrics: &Metrics, step: Option<usize>) -> Result<()> {

@@ -1,40 +1,78 @@
 //! Helpers shared by the integration tests.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod temp_dir;
 
-/// Asserts that `text` contains `part`.
+use std::path::Path;
+
+use libtest_mimic::Trial;
+use zoo_backend::BackendId;
+use zoo_config::Config;
+
+pub(crate) use self::temp_dir::TempDir;
+
+/// Declares a function that returns the tests of a module, named after their functions, which take
+/// a reference to a context.
+macro_rules! trials {
+    ($function:ident($context:ty): $($(#[$meta:meta])* $test:ident),* $(,)?) => {
+        pub(crate) fn $function(context: &$context) -> Vec<libtest_mimic::Trial> {
+            vec![$(
+                $(#[$meta])*
+                $crate::shared::trial(context, module_path!(), stringify!($test), $test)
+            ),*]
+        }
+    };
+}
+pub(crate) use trials;
+
+pub(crate) fn trial<C>(context: &C, module: &str, name: &str, test: fn(&C)) -> Trial
+where
+    C: Clone + Send + 'static,
+{
+    let context = context.clone();
+    let module = module.rsplit("::").next().unwrap_or_default();
+    Trial::test(format!("{module}::{name}"), move || {
+        test(&context);
+        Ok(())
+    })
+}
+
+/// The config of a run in `folder` with these sections.
+pub(crate) fn parse_config(id: BackendId, folder: &TempDir, name: &str, sections: &str) -> Config {
+    let text = format!(
+        "run.output = {:?}\nrun.name = {name:?}\nbackend.name = \"{id}\"\n{sections}\n",
+        folder.join("runs").display().to_string()
+    );
+    let config = Config::parse("small.toml", &text, &[]);
+    config.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
 #[track_caller]
 pub(crate) fn has(text: &str, part: impl AsRef<str>) {
     let part = part.as_ref();
     assert!(text.contains(part), "{part:?} is not in: {text}");
 }
 
-/// Asserts that `text` does not contain `part`.
 #[track_caller]
 pub(crate) fn lacks(text: &str, part: impl AsRef<str>) {
     let part = part.as_ref();
     assert!(!text.contains(part), "{part:?} is in: {text}");
 }
 
-/// Asserts that `text` starts with `start`.
 #[track_caller]
 pub(crate) fn starts(text: &str, start: impl AsRef<str>) {
     let start = start.as_ref();
     assert!(
         text.starts_with(start),
-        "does not start with {start:?}: {text}"
+        "no {start:?} at the start of: {text}"
     );
 }
 
-/// Asserts that `text` ends with `end`.
 #[track_caller]
 pub(crate) fn ends(text: &str, end: impl AsRef<str>) {
     let end = end.as_ref();
-    assert!(text.ends_with(end), "does not end with {end:?}: {text}");
+    assert!(text.ends_with(end), "no {end:?} at the end of: {text}");
 }
 
-/// Copies a folder recursively.
 pub(crate) fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -45,36 +83,5 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
         } else {
             std::fs::copy(entry.path(), to).unwrap();
         }
-    }
-}
-
-/// A temporary folder, removed on drop.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("zoo-test-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,27 +1,24 @@
 //! Damaged checkpoints and full disks.
 
 use std::path::Path;
+use std::process::Command;
 
 use zoo_backend::OpenDevice;
 use zoo_models::weights::Weights;
 use zoo_spec::SplitMix64;
 use zoo_train::{CheckpointChoice, TrainError, TrainedRun, average, train};
 
-use crate::shared::{ends, has, starts};
-use crate::support::{
-    TempDir, assert_failure, assert_success, column, config, config_text, output_text, quiet,
-    resume, resume_from, small_run, train_error, trained_run, trials, write_checksums, zoo_train,
-};
+use crate::support::*;
 
 // Device-dependent: weights are checked for non-finite values on the device.
 trials! {
-    on_devices:
+    on_devices(OpenDevice):
     non_finite_weights_are_not_saved,
     non_finite_weights_are_not_loaded,
 }
 
 trials! {
-    trials:
+    trials(OpenDevice):
     checksums_detect_any_changed_byte,
     each_command_suggests_its_own_flag,
     a_damaged_best_checkpoint_does_not_fail_the_run,
@@ -37,12 +34,8 @@ fn checksums_detect_any_changed_byte(opened: &OpenDevice) {
     let (folder, _) = trained_run(opened, &steps);
     let checkpoints = folder.run().checkpoints();
     let mut rng = SplitMix64::named("bytes");
-    for name in [
-        "weights.safetensors",
-        "optimizer.bpk",
-        "state.json",
-        "checksums.json",
-    ] {
+    let state = ["weights.safetensors", "optimizer.bpk", "state.json"];
+    for name in state.into_iter().chain(["checksums.json"]) {
         let path = checkpoints.checkpoint_dir(2).join(name);
         let original = std::fs::read(&path).unwrap();
         for _ in 0..50 {
@@ -83,10 +76,8 @@ fn damaged_checkpoints_are_reported_with_an_intact_one(opened: &OpenDevice) {
         let error = train_error(&config, &resume());
         has(&error, "step-00000004 is damaged");
         has(&error, format!("the checksum of {name} does not match"));
-        ends(
-            &error,
-            "\n  help: the checkpoint of step 2 is intact: use --step 2",
-        );
+        let help = "\n  help: the checkpoint of step 2 is intact: use --step 2";
+        ends(&error, help);
         std::fs::write(&path, good).unwrap();
     }
     let sums = folder.join("runs/small/checkpoints/step-00000004/checksums.json");
@@ -120,7 +111,7 @@ fn each_command_suggests_its_own_flag(opened: &OpenDevice) {
     let changes = [
         "training.steps = 8",
         "training.checkpoint_every = 2",
-        "training.keep = 4",
+        "training.keep_checkpoints = 4",
     ];
     let (folder, _) = trained_run(opened, &changes);
     // The oldest, so that the nearest intact one is newer.
@@ -129,10 +120,8 @@ fn each_command_suggests_its_own_flag(opened: &OpenDevice) {
     let error =
         TrainedRun::open(run.path(), CheckpointChoice::Step(2), Some(opened.id), &[]).unwrap_err();
     let message = error.to_string();
-    ends(
-        &message,
-        "\n  help: the checkpoint of step 4 is intact: use --checkpoint 4",
-    );
+    let help = "\n  help: the checkpoint of step 4 is intact: use --checkpoint 4";
+    ends(&message, help);
     let message = average(&run, &[2, 6, 8]).unwrap_err().to_string();
     ends(&message, "--steps 6,8 omits the damaged checkpoints");
     let message = average(&run, &[2]).unwrap_err().to_string();
@@ -174,7 +163,7 @@ fn the_last_and_the_best_checkpoints_are_kept(opened: &OpenDevice) {
     let changes = [
         "training.steps = 6",
         "training.checkpoint_every = 1",
-        "training.keep = 2",
+        "training.keep_checkpoints = 2",
         "validation.every = 1",
         "validation.metric = \"loss\"",
         // So large that the first step is the best.
@@ -205,9 +194,8 @@ fn ties_are_broken_by_the_lowest_loss(opened: &OpenDevice) {
     let table = output.folder.file("valid.csv");
     assert_eq!(column(&table, "exact"), [0.0; 4]);
     let losses = column(&table, "loss");
-    let lowest = (0..4)
-        .min_by(|a, b| losses[*a].total_cmp(&losses[*b]))
-        .unwrap();
+    let by_loss = |a: &usize, b: &usize| losses[*a].total_cmp(&losses[*b]);
+    let lowest = (0..4).min_by(by_loss).unwrap();
     assert!(lowest > 0, "the loss does not decrease: {losses:?}");
     assert_eq!(output.best.unwrap().step, 2 * (lowest + 1));
 }
@@ -223,17 +211,11 @@ fn a_full_disk_keeps_the_previous_checkpoint(opened: &OpenDevice) {
         "trap '' XFSZ; ulimit -f 4; exec {} train {path} --plain --resume",
         env!("CARGO_BIN_EXE_zoo")
     );
-    let output = std::process::Command::new("sh")
-        .args(["-c", &limited])
-        .output()
-        .unwrap();
-    assert_failure(&output);
-    let text = output_text(&output);
+    let output = Command::new("sh").args(["-c", &limited]).output();
+    let text = failure_text(&output.unwrap());
     has(&text, "the checkpoint of step 4 could not be written");
-    has(
-        &text,
-        "help: free disk space, then continue from the checkpoint of step 2 with --resume",
-    );
+    let help = "help: free disk space, then continue from the checkpoint of step 2 with --resume";
+    has(&text, help);
     let checkpoints = folder.run().checkpoints();
     assert_eq!(checkpoints.steps().unwrap(), [2]);
     // Without the limit, the run can be resumed.
@@ -255,15 +237,13 @@ const DIVERGES: [&str; 8] = [
 
 fn non_finite_weights_are_not_saved(opened: &OpenDevice) {
     let not_finite = "the weights at step 2 are not finite (";
-    let changes = ["training.keep = 1", "validation.every = 6"];
+    let changes = ["training.keep_checkpoints = 1", "validation.every = 6"];
     let (folder, config) = small_run(opened, &[&DIVERGES[..], &changes].concat());
     let error = train_error(&config, &quiet());
     starts(&error, not_finite);
-    ends(
-        &error,
-        "the checkpoint of step 1 is intact: evaluate it with --checkpoint 1, or continue from it \
-             with --resume --step 1",
-    );
+    let help = "the checkpoint of step 1 is intact: evaluate it with --checkpoint 1, or continue \
+                from it with --resume --step 1";
+    ends(&error, help);
     let run = folder.run();
     assert_eq!(run.checkpoints().steps().unwrap(), [1]);
     assert!(run.checkpoints().read(1).is_ok());

@@ -6,11 +6,10 @@ use zoo_backend::OpenDevice;
 use zoo_config::Config;
 use zoo_train::{TrainError, TrainOptions, train};
 
-use crate::shared::has;
-use crate::support::{TempDir, parse_config, quiet, resume, trials, write_checksums};
+use crate::support::*;
 
 trials! {
-    trials:
+    trials(OpenDevice):
     changed_rows_are_reported,
     the_changed_file_is_named,
     changed_plain_text_is_reported,
@@ -35,7 +34,7 @@ impl Run {
             "data = {data}\nmodel = {model}\ntraining.batch_size = 2\ntraining.steps = 7\n\
              training.checkpoint_every = 7\nvalidation.samples = 0"
         );
-        let config = parse_config(opened, &folder, "small", &sections);
+        let config = parse_config(opened.id, &folder, "small", &sections);
         let run = Self { folder, config };
         run.train();
         run
@@ -43,18 +42,10 @@ impl Run {
 
     fn classifier(opened: &OpenDevice) -> Self {
         let folder = TempDir::new();
-        let train = folder.write("train.csv", rows(16, |i| i % 2));
-        let data = format!(
-            "{{ kind = \"labelled\", train = {}, valid = {} }}",
-            quoted(&train),
-            quoted(&train)
-        );
-        Self::new(
-            opened,
-            folder,
-            &data,
-            "{ kind = \"classifier\", d_model = 4, n_heads = 1, layers = 1 }",
-        )
+        let train = quoted(&folder.write("train.csv", rows(16, |i| i % 2)));
+        let data = format!("{{ kind = \"labelled\", train = {train}, valid = {train} }}");
+        let model = "{ kind = \"classifier\", d_model = 4, n_heads = 1, layers = 1 }";
+        Self::new(opened, folder, &data, model)
     }
 
     fn train(&self) {
@@ -74,14 +65,15 @@ impl Run {
 
     /// Asserts that resuming fails with this message, that the run is not modified, and that
     /// `--accept-changed-data` accepts the new data permanently.
-    fn assert_rejects(&self, source: &str, what: &str) {
+    fn assert_rejects(&self, key: &str, path: &Path, what: &str) {
         let error = self.resume(false).unwrap_err().to_string();
         let run = self.folder.join("runs/small");
         let expected = format!(
-            "cannot resume {}: {source} has changed since the checkpoint of step 7: \
+            "cannot resume {}: {key} = {} has changed since the checkpoint of step 7: \
              {what}\n  help: restore the data or start a new run; --accept-changed-data \
              resumes with the changed data",
-            run.display()
+            run.display(),
+            path.display()
         );
         assert_eq!(error, expected);
         assert_eq!(self.resume(true).unwrap(), 9);
@@ -106,19 +98,15 @@ fn changed_rows_are_reported(opened: &OpenDevice) {
     ] {
         let run = Run::classifier(opened);
         let path = run.folder.write("train.csv", rows);
-        run.assert_rejects(&format!("data.train = {}", path.display()), what);
+        run.assert_rejects("data.train", &path, what);
     }
 }
 
 fn the_changed_file_is_named(opened: &OpenDevice) {
     let folder = TempDir::new();
-    let [source, target, valid] = ["train.a", "train.b", "valid.tsv"].map(|name| {
-        let line = match name {
-            "valid.tsv" => "a b\tb a\n",
-            _ => "a b\n",
-        };
-        folder.write(name, line.repeat(16))
-    });
+    let source = folder.write("train.a", "a b\n".repeat(16));
+    let target = folder.write("train.b", "a b\n".repeat(16));
+    let valid = folder.write("valid.tsv", "a b\tb a\n".repeat(16));
     let data = format!(
         "{{ kind = \"parallel\", train = [{}, {}], valid = {} }}",
         quoted(&source),
@@ -128,17 +116,12 @@ fn the_changed_file_is_named(opened: &OpenDevice) {
     let model = "{ kind = \"transformer\", d_model = 4, n_heads = 1, layers = 1 }";
     let run = Run::new(opened, folder, &data, model);
     run.folder.write("valid.tsv", "a b\tb b\n".repeat(16));
-    run.assert_rejects(
-        &format!("data.valid = {}", valid.display()),
-        "the target texts of its 16 examples differ",
-    );
+    let expected = "the target texts of its 16 examples differ";
+    run.assert_rejects("data.valid", &valid, expected);
     std::fs::remove_dir_all(run.folder.join("runs")).unwrap();
     run.train();
     run.folder.write("train.b", "b a\n".repeat(16));
-    run.assert_rejects(
-        &format!("data.train = {}", target.display()),
-        "the target texts of its 16 examples differ",
-    );
+    run.assert_rejects("data.train", &target, expected);
 }
 
 fn changed_plain_text_is_reported(opened: &OpenDevice) {
@@ -150,7 +133,7 @@ fn changed_plain_text_is_reported(opened: &OpenDevice) {
     run.folder
         .write("text.txt", "to be or ton to be. ".repeat(40));
     let expected = "the texts of its 720 tokens differ";
-    run.assert_rejects(&format!("data.train = {}", path.display()), expected);
+    run.assert_rejects("data.train", &path, expected);
 }
 
 fn checkpoints_without_a_fingerprint_resume_with_a_note(opened: &OpenDevice) {

@@ -8,11 +8,10 @@ use zoo_train::faults::{FaultInjection, INJECTED};
 use zoo_train::{RunFolder, TrainError, TrainOutput, train};
 
 use crate::resume::assert_same_run;
-use crate::shared::copy_folder;
-use crate::support::{TempDir, config, overwrite, quiet, resume, resume_from, trials};
+use crate::support::*;
 
 trials! {
-    trials:
+    trials(OpenDevice):
     a_new_run_survives_every_fault,
     a_resumed_run_survives_every_fault,
     an_overwritten_run_survives_every_fault,
@@ -22,7 +21,7 @@ fn small_config(opened: &OpenDevice, folder: &TempDir, steps: usize, keep: usize
     let changes = [
         &format!("training.steps = {steps}"),
         "training.checkpoint_every = 1",
-        &format!("training.keep = {keep}"),
+        &format!("training.keep_checkpoints = {keep}"),
         "training.log_every = 1",
         "validation.every = 2",
         "validation.metric = \"loss\"",

@@ -7,14 +7,10 @@ use std::path::{Path, PathBuf};
 use zoo_backend::OpenDevice;
 use zoo_train::{CheckpointChoice, TrainedRun, average, train};
 
-use crate::shared::{copy_folder, has, lacks, starts};
-use crate::support::{
-    TempDir, assert_failure, assert_success, config, config_text, output_text, overwrite, quiet,
-    resume, resume_from, small_run, train_error, trained_run, trials, zoo,
-};
+use crate::support::*;
 
 trials! {
-    trials:
+    trials(OpenDevice):
     overwrite_keeps_folders_that_zoo_did_not_create,
     overwrite_keeps_foreign_files,
     overwrite_keeps_files_of_the_config,
@@ -98,37 +94,30 @@ fn overwrite_keeps_foreign_files(opened: &OpenDevice) {
         let before = tree(&run);
         let error = train_error(&config, &overwrite());
         let named = run.join(named);
-        starts(
-            &error,
-            format!("{} was not written by zoo", named.display()),
-        );
+        let expected = format!("{} was not written by zoo", named.display());
+        starts(&error, expected);
         assert_eq!(tree(&run), before);
         // `--overwrite` is not suggested either.
         let choices = "already exists\n  help: --resume continues it, --set run.name=OTHER";
         has(&train_error(&config, &quiet()), choices);
     };
     // Names similar to zoo's, at every level. For files in a foreign folder, the folder is named.
-    for (name, named) in [
-        ("train.tsv", "train.tsv"),
-        ("Config.toml", "Config.toml"),
-        ("config.toml.bak", "config.toml.bak"),
+    let files = [
+        "train.tsv",
+        "Config.toml",
+        "config.toml.bak",
+        "bleurt.svg",
+        "checkpoints/notes.txt",
+        "checkpoints/weights.safetensors",
+        "checkpoints/step-00000001/notes.txt",
+        "checkpoints/step-00000001/config.toml",
+        "tensorboard/events.out.tfevents.mine",
+    ];
+    let in_folders = [
         ("notes/log.txt", "notes"),
-        ("bleurt.svg", "bleurt.svg"),
-        ("checkpoints/notes.txt", "checkpoints/notes.txt"),
-        (
-            "checkpoints/weights.safetensors",
-            "checkpoints/weights.safetensors",
-        ),
         ("checkpoints/step-1/state.json", "checkpoints/step-1"),
-        (
-            "checkpoints/step-00000001/notes.txt",
-            "checkpoints/step-00000001/notes.txt",
-        ),
-        (
-            "checkpoints/step-00000001/config.toml",
-            "checkpoints/step-00000001/config.toml",
-        ),
-    ] {
+    ];
+    for (name, named) in files.map(|name| (name, name)).into_iter().chain(in_folders) {
         let path = format!("runs/small/{name}");
         check(OsStr::new(named), &|folder| {
             drop(folder.write(&path, "mine"))
@@ -143,10 +132,8 @@ fn overwrite_keeps_foreign_files(opened: &OpenDevice) {
         check(OsStr::new(name), &|folder| {
             folder.write("outside/weights.safetensors", "mine");
             let target = folder.join(target);
-            link(
-                target.to_str().unwrap(),
-                &folder.join("runs/small").join(name),
-            );
+            let path = folder.join("runs/small").join(name);
+            link(target.to_str().unwrap(), &path);
         });
     }
     #[cfg(target_os = "linux")]
@@ -186,7 +173,8 @@ fn overwrite_keeps_files_of_the_config(opened: &OpenDevice) {
 
 /// Including files left by a killed process or written by other commands.
 fn overwrite_removes_files_written_by_zoo(opened: &OpenDevice) {
-    let (folder, config) = small_run(opened, &["training.steps = 1"]);
+    let changes = ["training.steps = 1", "run.tensorboard = true"];
+    let (folder, config) = small_run(opened, &changes);
     let run = folder.join("runs/small");
     has(&train_error(&config, &resume()), "(no config.toml)");
     // Left by a process that was killed early.
@@ -203,6 +191,7 @@ fn overwrite_removes_files_written_by_zoo(opened: &OpenDevice) {
         "checkpoints/partial-00000007/weights.safetensors",
         "checkpoints/step-00000009/weights.safetensors.12-3.tmp",
         "checkpoints/step-100000000/state.json",
+        "tensorboard/events.out.tfevents.00001",
     ]
     .map(|name| folder.write(&format!("runs/small/{name}"), "old"));
     let error = train_error(&config, &quiet());
@@ -213,6 +202,7 @@ fn overwrite_removes_files_written_by_zoo(opened: &OpenDevice) {
     }
     assert!(!run.join("average.safetensors").exists());
     assert!(!run.join("attention.html").exists());
+    assert!(run.join("tensorboard/events.out.tfevents.00000").is_file());
     let checkpoints = folder.run().checkpoints();
     assert_eq!(checkpoints.steps().unwrap(), [1]);
     // Without a config it is not a run folder.
@@ -226,7 +216,7 @@ fn stray_files_among_checkpoints_are_kept(opened: &OpenDevice) {
     let folder = TempDir::new();
     let changes = [
         "training.checkpoint_every = 1",
-        "training.keep = 1",
+        "training.keep_checkpoints = 1",
         "validation.every = 100",
     ];
     let with_steps =
@@ -245,22 +235,15 @@ fn stray_files_among_checkpoints_are_kept(opened: &OpenDevice) {
     ]
     .map(|name| folder.write(&format!("runs/small/checkpoints/{name}"), name));
     // At the paths of checkpoints to be written.
-    let conflicting =
-        [("step-00000003", "file"), ("partial-00000004", "file")].map(|(name, content)| {
-            let path = folder.join(&format!("runs/small/checkpoints/{name}"));
-            let _ = std::fs::remove_dir_all(&path);
-            std::fs::write(&path, content).unwrap();
-            path
-        });
+    let conflicting = ["step-00000003", "partial-00000004"]
+        .map(|name| folder.write(&format!("runs/small/checkpoints/{name}"), "file"));
     train(&with_steps("training.steps = 4"), &resume()).unwrap();
-    for path in stray
-        .iter()
-        .filter(|path| !path.ends_with("partial-00000003"))
-    {
+    let [kept, partial, kept_too] = [&stray[..6], &stray[6..7], &stray[7..]];
+    for path in kept.iter().chain(kept_too) {
         let content = std::fs::read_to_string(path).unwrap();
         assert!(path.to_str().unwrap().ends_with(&content), "{content}");
     }
-    for path in conflicting.iter().chain(&stray[6..7]) {
+    for path in conflicting.iter().chain(partial) {
         let aside = format!("{}.aside-1", path.display());
         assert!(Path::new(&aside).is_file(), "{aside}");
     }
@@ -310,8 +293,7 @@ fn unreadable_checkpoints_are_reported(opened: &OpenDevice) {
         }
         for command in ["inspect", "average"] {
             let output = zoo(&[command, run.to_str().unwrap()]).output().unwrap();
-            assert_failure(&output);
-            has(&output_text(&output), &expected);
+            has(&failure_text(&output), &expected);
         }
         std::fs::remove_file(&checkpoints).unwrap();
     }
@@ -341,10 +323,8 @@ fn paths_need_not_be_utf_8(opened: &OpenDevice) {
     has(&about, "caf\u{fffd}.toml");
     let to = folder.join("").join(OsStr::from_bytes(b"\xff.html"));
     let run = run.to_str().unwrap();
-    let attend = zoo(&["attend", run, "--text", "a b", "--to"])
-        .arg(&to)
-        .output();
-    assert_success(&attend.unwrap());
+    let mut attend = zoo(&["attend", run, "--text", "a b", "--to"]);
+    assert_success(&attend.arg(&to).output().unwrap());
     assert!(to.is_file());
     // Arguments other than paths must be UTF-8.
     for args in [

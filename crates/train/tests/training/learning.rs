@@ -1,15 +1,14 @@
 //! The training loop: losses, gradients, schedules, early stopping, and the files of a run.
 
+use burn::tensor::DType;
 use libtest_mimic::Trial;
 use zoo_backend::{Dtype, OpenDevice};
-use zoo_models::weights::Weights;
 use zoo_train::{StopReason, TrainOutput, train};
 
-use crate::shared::has;
-use crate::support::{TempDir, column, in_half_precisions, parse_config, quiet, small_run, trials};
+use crate::support::*;
 
 trials! {
-    in_f32:
+    in_f32(OpenDevice):
     a_run_writes_all_files,
     every_model_learns,
     accumulated_batches_equal_one_large_batch,
@@ -23,12 +22,8 @@ trials! {
 
 pub(crate) fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let mut trials = in_f32(opened);
-    trials.extend(in_half_precisions(
-        opened,
-        "learning::mixed_precision_keeps_f32_weights",
-        false,
-        mixed_precision,
-    ));
+    let name = "learning::mixed_precision_keeps_f32_weights";
+    trials.extend(in_half_precisions(opened, name, false, mixed_precision));
     trials
 }
 
@@ -41,10 +36,8 @@ fn run(opened: &OpenDevice, changes: &[&str]) -> (TrainOutput, TempDir) {
 fn a_run_writes_all_files(opened: &OpenDevice) {
     let (folder, config) = small_run(opened, &["training.steps = 4", "validation.every = 2"]);
     let output = train(&config, &quiet()).unwrap();
-    assert_eq!(
-        (output.steps, output.stop_reason),
-        (4, StopReason::Completed)
-    );
+    assert_eq!(output.stop_reason, StopReason::Completed);
+    assert_eq!(output.steps, 4);
     let run = output.folder;
     for name in [
         "config.toml",
@@ -64,13 +57,11 @@ fn a_run_writes_all_files(opened: &OpenDevice) {
     }
     // All files have the same permissions.
     let checkpoint = run.checkpoints().checkpoint_dir(4);
-    let permissions = ["state.json", "weights.safetensors", "optimizer.bpk"].map(|name| {
-        std::fs::metadata(checkpoint.join(name))
-            .unwrap()
-            .permissions()
-    });
-    assert_eq!(permissions[0], permissions[1]);
-    assert_eq!(permissions[0], permissions[2]);
+    let metadata = |name: &str| std::fs::metadata(checkpoint.join(name)).unwrap();
+    let state = metadata("state.json").permissions();
+    for name in ["weights.safetensors", "optimizer.bpk"] {
+        assert_eq!(metadata(name).permissions(), state, "{name}");
+    }
     // The resolved config survives a round trip.
     assert_eq!(folder.run().config().unwrap(), config);
     let metadata = run.metadata().unwrap();
@@ -79,12 +70,8 @@ fn a_run_writes_all_files(opened: &OpenDevice) {
     assert_eq!(metadata["backend"], opened.id.to_string());
     assert_eq!(metadata["device"], opened.name);
     let table = std::fs::read_to_string(run.file("train.csv")).unwrap();
-    let mut lines = table.lines();
-    assert!(
-        lines.next().unwrap().starts_with("step,epoch,loss"),
-        "{table}"
-    );
-    assert_eq!(lines.count(), 2, "one line for every second step: {table}");
+    starts(&table, "step,epoch,loss");
+    assert_eq!(table.lines().count(), 3, "a header and every second step");
     let svg = std::fs::read_to_string(run.file("loss.svg")).unwrap();
     has(&svg, "validation");
 }
@@ -92,14 +79,9 @@ fn a_run_writes_all_files(opened: &OpenDevice) {
 /// Full batches without dropout, so that the loss must decrease.
 fn every_model_learns(opened: &OpenDevice) {
     let folder = TempDir::new();
-    let text = folder.write(
-        "text.txt",
-        "to be or not to be, that is the question. ".repeat(40),
-    );
-    let plain = format!(
-        "{{ kind = \"plain\", train = {:?} }}",
-        text.display().to_string()
-    );
+    let text = "to be or not to be, that is the question. ".repeat(40);
+    let text = folder.write("text.txt", text).display().to_string();
+    let plain = format!("{{ kind = \"plain\", train = {text:?} }}");
     let models = [
         (
             "{ kind = \"copy\", symbols = 3, max_length = 4, train_size = 8, valid_size = 4, test_size = 0 }",
@@ -124,28 +106,11 @@ fn every_model_learns(opened: &OpenDevice) {
              training.steps = 12\ntraining.log_every = 2\ntraining.batch_size = 40\n\
              validation.every = 12\nvalidation.max_examples = 8\nvalidation.samples = 1"
         );
-        let config = parse_config(opened, &folder, &format!("model-{i}"), &sections);
+        let config = parse_config(opened.id, &folder, &format!("model-{i}"), &sections);
         let output = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
         let losses = column(&output.folder.file("train.csv"), "loss");
         assert!(losses[5] < losses[0], "{model}: {losses:?}");
     }
-}
-
-/// All weights of the last checkpoint, concatenated.
-fn weights(output: &TrainOutput) -> Vec<f32> {
-    let step = output.steps;
-    let folder = output.folder.checkpoints().checkpoint_dir(step);
-    let weights = Weights::read(folder.join("weights.safetensors")).unwrap();
-    let values = weights
-        .keys()
-        .flat_map(|key| weights.get(key).unwrap().iter::<f32>().collect::<Vec<_>>());
-    values.collect()
-}
-
-fn distance(a: &[f32], b: &[f32]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
-    squares.sum::<f64>().sqrt()
 }
 
 /// One step of plain gradient descent on all six examples, without dropout.
@@ -160,19 +125,19 @@ const ONE_STEP: [&str; 8] = [
     "optimizer.momentum = 0.0",
 ];
 
-fn one_step(opened: &OpenDevice, clipping: &str, changes: &[&str]) -> Vec<f32> {
+fn one_step(opened: &OpenDevice, clipping: &str, changes: &[&str]) -> Vec<f64> {
     let clipping = format!("optimizer.clipping = {clipping}");
     let changes = [&ONE_STEP, &[clipping.as_str()][..], changes].concat();
-    weights(&run(opened, &changes).0)
+    last_weights(&trained_run(opened, &changes).0.run())
 }
 
 fn accumulated_batches_equal_one_large_batch(opened: &OpenDevice) {
     let large = one_step(opened, "\"none\"", &["training.batch_size = 6"]);
-    let small = one_step(
-        opened,
-        "\"none\"",
-        &["training.batch_size = 2", "training.accumulate = 3"],
-    );
+    let accumulated = [
+        "training.batch_size = 2",
+        "training.gradient_accumulation = 3",
+    ];
+    let small = one_step(opened, "\"none\"", &accumulated);
     let other = one_step(opened, "\"none\"", &["training.batch_size = 2"]);
     let scale = distance(&large, &vec![0.0; large.len()]);
     // f32 sums in a different order.
@@ -183,19 +148,16 @@ fn accumulated_batches_equal_one_large_batch(opened: &OpenDevice) {
 }
 
 fn clipping_by_global_norm_and_by_value(opened: &OpenDevice) {
-    let near = one_step(opened, "{ kind = \"norm\", at = 0.01 }", &[]);
-    let far = one_step(opened, "{ kind = \"norm\", at = 0.03 }", &[]);
+    let near = one_step(opened, "{ kind = \"norm\", threshold = 0.01 }", &[]);
+    let far = one_step(opened, "{ kind = \"norm\", threshold = 0.03 }", &[]);
     // In the same direction, at distances of 0.01 and 0.03 from the initial weights.
     let between = distance(&near, &far);
     assert!((between - 0.02).abs() < 1e-5, "{between}");
     // By value, every element is clipped separately.
-    let by_value = one_step(opened, "{ kind = \"value\", at = 1e-3 }", &[]);
-    let twice = one_step(opened, "{ kind = \"value\", at = 2e-3 }", &[]);
-    let largest = by_value
-        .iter()
-        .zip(&twice)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f32::max);
+    let by_value = one_step(opened, "{ kind = \"value\", threshold = 1e-3 }", &[]);
+    let twice = one_step(opened, "{ kind = \"value\", threshold = 2e-3 }", &[]);
+    let differences = by_value.iter().zip(&twice).map(|(a, b)| (a - b).abs());
+    let largest = differences.fold(0.0, f64::max);
     assert!((largest - 1e-3).abs() < 1e-6, "{largest}");
 }
 
@@ -245,13 +207,8 @@ fn the_learning_rate_follows_the_schedule(opened: &OpenDevice) {
     // d_model = 8.
     let expected = [1.0, 2.0, 3.0, 4.0]
         .map(|step: f64| 8_f64.powf(-0.5) * step.powf(-0.5).min(step * 2_f64.powf(-1.5)));
-    assert_eq!(noam.len(), expected.len(), "{noam:?}");
-    for (got, want) in noam.iter().zip(expected) {
-        assert!(
-            (got - want).abs() < 1e-6 * want,
-            "{noam:?}, not {expected:?}"
-        );
-    }
+    let error = distance(&noam, &expected);
+    assert!(error < 1e-7, "{noam:?}, not {expected:?}");
     // With such a large learning rate, the loss increases and then hardly improves.
     let plateau = rates(&[
         "training.steps = 12",
@@ -259,7 +216,7 @@ fn the_learning_rate_follows_the_schedule(opened: &OpenDevice) {
         "schedule.warmup = 0",
         "schedule.patience = 1",
         "schedule.factor = 0.5",
-        "schedule.final_share = 0.0",
+        "schedule.min_lr_ratio = 0.0",
         "validation.every = 1",
         "validation.metric = \"loss\"",
         "optimizer.learning_rate = 3.0",
@@ -280,7 +237,7 @@ fn first_losses(opened: &OpenDevice, model: &str) -> [f64; 2] {
          test_size = 0 }}\nmodel = {model}\ntraining.steps = 1\ntraining.log_every = 1\n\
          validation.every = 1\noptimizer.learning_rate = 1e-9\nschedule.warmup = 0"
     );
-    let config = parse_config(opened, &folder, "one", &sections);
+    let config = parse_config(opened.id, &folder, "one", &sections);
     let output = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));
     ["train.csv", "valid.csv"].map(|table| column(&output.folder.file(table), "loss")[0])
 }
@@ -293,14 +250,10 @@ fn the_entropy_penalty_is_added_to_the_training_loss(opened: &OpenDevice) {
     };
     let [[plain, valid], [once, valid_once], [twice, _]] = [0.0, 1.0, 2.0].map(losses);
     assert!(once > plain + 0.1, "{plain} and {once}");
-    assert!(
-        (twice - plain - 2.0 * (once - plain)).abs() < 1e-4,
-        "{plain}, {once}, {twice}"
-    );
-    assert!(
-        (valid - valid_once).abs() < 1e-5,
-        "{valid} and {valid_once}"
-    );
+    let nonlinearity = twice - plain - 2.0 * (once - plain);
+    assert!(nonlinearity.abs() < 1e-4, "{plain}, {once}, {twice}");
+    let difference = valid - valid_once;
+    assert!(difference.abs() < 1e-5, "{valid} and {valid_once}");
 }
 
 fn teacher_forcing_affects_only_training(opened: &OpenDevice) {
@@ -312,10 +265,8 @@ fn teacher_forcing_affects_only_training(opened: &OpenDevice) {
     };
     let [[always, valid], [never, valid_never]] = [1.0, 0.0].map(losses);
     assert!((always - never).abs() > 1e-4, "{always} and {never}");
-    assert!(
-        (valid - valid_never).abs() < 1e-5,
-        "{valid} and {valid_never}"
-    );
+    let difference = valid - valid_never;
+    assert!(difference.abs() < 1e-5, "{valid} and {valid_never}");
 }
 
 fn mixed_precision(opened: &OpenDevice, precision: Dtype) {
@@ -329,13 +280,8 @@ fn mixed_precision(opened: &OpenDevice, precision: Dtype) {
     let (output, _folder) = run(opened, &changes);
     let losses = column(&output.folder.file("train.csv"), "loss");
     assert!(losses[4] < losses[0], "{losses:?}");
-    let step = output.folder.checkpoints().checkpoint_dir(10);
-    let weights = Weights::read(step.join("weights.safetensors")).unwrap();
+    let weights = output.folder.checkpoints().read(10).unwrap().weights;
     for key in weights.keys() {
-        assert_eq!(
-            weights.get(key).unwrap().dtype(),
-            burn::tensor::DType::F32,
-            "{key}"
-        );
+        assert_eq!(weights.get(key).unwrap().dtype(), DType::F32, "{key}");
     }
 }

@@ -15,9 +15,9 @@ mod resume;
 mod shared;
 #[cfg(unix)]
 mod signals;
-mod sizes;
-mod soak;
 mod support;
+#[cfg(unix)]
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -46,13 +46,14 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     // only on flex, which starts fastest and is bitwise deterministic.
     if opened.id.backend == Backend::Flex {
         trials.extend(resume::trials(opened));
-        trials.push(soak::trial(opened));
+        trials.push(resume::soak(opened));
         #[cfg(unix)]
         trials.extend(signals::trials(opened));
+        #[cfg(unix)]
+        trials.extend(terminal::trials(opened));
         trials.extend(data::trials(opened));
         trials.extend(checkpoints::trials(opened));
         trials.extend(refusals::trials(opened));
-        trials.extend(sizes::trials(opened));
         trials.extend(folder::trials(opened));
         trials.extend(faults::trials(opened));
     }

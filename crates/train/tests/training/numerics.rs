@@ -8,49 +8,35 @@ use zoo_attention::{
     AttentionInput, Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, with_seed,
 };
 use zoo_backend::{Dtype, OpenDevice};
-use zoo_models::weights::Weights;
 use zoo_train::train;
 
-use crate::support::{TempDir, in_half_precisions, parse_config, quiet, trained_run, trials};
+use crate::support::*;
 
 trials! {
-    in_f32:
+    in_f32(OpenDevice):
     device_seed_determines_attention_sampling,
     performer_features_are_resampled_periodically,
 }
 
 pub(crate) fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let mut trials = in_f32(opened);
-    trials.extend(in_half_precisions(
-        opened,
-        "numerics::performer_features_equal_those_of_f32",
-        true,
-        check_resampling,
-    ));
-    trials.extend(in_half_precisions(
-        opened,
-        "numerics::gradient_accumulation_is_exact",
-        true,
-        check_accumulation,
-    ));
+    let name = "numerics::performer_features_equal_those_of_f32";
+    trials.extend(in_half_precisions(opened, name, true, check_resampling));
+    let name = "numerics::gradient_accumulation_is_exact";
+    trials.extend(in_half_precisions(opened, name, true, check_accumulation));
     trials
 }
 
 fn device_seed_determines_attention_sampling(opened: &OpenDevice) {
     let device = &opened.device.clone().autodiff();
     let config = MultiHeadAttentionConfig::new(8, 2);
-    let layers = [
-        config.clone().with_dropout(0.5),
-        config.with_mechanism(Mechanism::Hard),
-    ];
-    for config in layers {
+    let hard = config.clone().with_mechanism(Mechanism::Hard);
+    for config in [config.with_dropout(0.5), hard] {
         let layer: MultiHeadAttention = config.init(device);
         let x = Tensor::<3>::random([2, 9, 8], Distribution::Normal(0.0, 1.0), device);
         let pass = || {
-            layer
-                .forward(AttentionInput::self_attn(x.clone()))
-                .context
-                .into_data()
+            let input = AttentionInput::self_attn(x.clone());
+            layer.forward(input).context.into_data()
         };
         // Weights are initialised when they are first used, by the same generator.
         pass();
@@ -76,7 +62,7 @@ fn device_seed_determines_attention_sampling(opened: &OpenDevice) {
 
 /// The random features of every attention layer in the checkpoint of each step.
 fn features(opened: &OpenDevice, precision: Dtype) -> Vec<BTreeMap<String, TensorData>> {
-    let performer = "{ kind = \"performer\", features = 6, resample = 3 }";
+    let performer = "{ kind = \"performer\", n_features = 6, resample = 3 }";
     let [encoder, decoder] =
         ["encoder", "decoder"].map(|part| format!("model.{part}_attention = {performer}"));
     let precision = format!("training.precision = \"{precision}\"");
@@ -87,9 +73,9 @@ fn features(opened: &OpenDevice, precision: Dtype) -> Vec<BTreeMap<String, Tenso
         "model.attention_dropout = 0.0",
         "training.steps = 7",
         // Features are resampled by steps, not by batches.
-        "training.accumulate = 2",
+        "training.gradient_accumulation = 2",
         "training.checkpoint_every = 1",
-        "training.keep = 7",
+        "training.keep_checkpoints = 7",
     ];
     let (folder, _) = trained_run(opened, &changes);
     let checkpoints = folder.run().checkpoints();
@@ -110,9 +96,8 @@ fn check_resampling(opened: &OpenDevice, precision: Dtype) {
     let by_step = features(opened, precision);
     assert_eq!(by_step[0].len(), 2, "of the encoder and the decoder");
     for key in by_step[0].keys() {
-        let resampled: Vec<usize> = (1..7)
-            .filter(|i| by_step[*i][key] != by_step[i - 1][key])
-            .collect();
+        let has_changed = |i: &usize| by_step[*i][key] != by_step[i - 1][key];
+        let resampled: Vec<usize> = (1..7).filter(has_changed).collect();
         // Indices of steps 3 and 6.
         assert_eq!(resampled, [2, 5], "{key}");
     }
@@ -133,24 +118,13 @@ fn check_accumulation(opened: &OpenDevice, precision: Dtype) {
              model = {{ kind = \"transformer\", d_model = 8, n_heads = 2, layers = 1, dropout = 0.0 }}\n\
              optimizer = {{ kind = \"sgd\", learning_rate = {rate}, momentum = 0.0, clipping = \"none\" }}\n\
              schedule.warmup = 0\ntraining.steps = 1\ntraining.batch_size = 1\n\
-             training.accumulate = {accumulate}\ntraining.precision = \"{precision}\"\n\
+             training.gradient_accumulation = {accumulate}\ntraining.precision = \"{precision}\"\n\
              training.loss_scale = {{ kind = \"fixed\", scale = 1024.0 }}\n\
              validation.max_examples = 1"
         );
-        let config = parse_config(opened, &folder, name, &sections);
+        let config = parse_config(opened.id, &folder, name, &sections);
         let output = train(&config, &quiet()).unwrap_or_else(|error| panic!("{error}"));
-        let checkpoint = output.folder.checkpoints().read(1).unwrap();
-        let values = |weights: &Weights| -> Vec<f64> {
-            let tensors = weights.keys().map(|key| weights.get(key).unwrap());
-            tensors
-                .flat_map(|data| data.iter::<f64>().collect::<Vec<_>>())
-                .collect()
-        };
-        values(&checkpoint.weights)
-    };
-    let distance = |a: &[f64], b: &[f64]| {
-        let squares = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
-        squares.sum::<f64>().sqrt()
+        last_weights(&output.folder)
     };
     let one = weights("one", 1.0, 1);
     // A learning rate of 2 moves the weights by one more gradient.

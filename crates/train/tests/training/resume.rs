@@ -1,21 +1,19 @@
 //! Resumed runs: their result equals that of an uninterrupted run.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use burn_train::Interrupter;
+use libtest_mimic::Trial;
 use serde_json::Value;
 use zoo_backend::{Backend, OpenDevice};
-use zoo_train::{RunFolder, StopReason, TrainOptions, train};
+use zoo_spec::SplitMix64;
+use zoo_train::{RunFolder, StopReason, train};
 
-use crate::shared::{copy_folder, has};
-use crate::support::{
-    Running, TempDir, assert_failure, assert_success, column, config, output_text, quiet, resume,
-    resume_from, rows, silent, small_run, train_error, trained_run, trials, write_checksums, zoo,
-};
+use crate::support::*;
 
 // Device-dependent.
 trials! {
-    on_devices:
+    on_devices(OpenDevice):
     a_killed_run_resumes_exactly,
     an_interrupted_run_resumes_exactly,
     a_resumed_performer_resamples_at_the_same_steps,
@@ -23,8 +21,9 @@ trials! {
 }
 
 trials! {
-    trials:
+    trials(OpenDevice):
     a_changed_config_cannot_be_resumed,
+    a_moved_run_folder_can_be_resumed,
     one_process_trains_in_a_folder_at_a_time,
 }
 
@@ -42,16 +41,15 @@ fn a_killed_run_resumes_exactly(opened: &OpenDevice) {
     killed.kill();
 
     // Left by a checkpoint that was being written.
-    let partial = "runs/small/checkpoints/partial-00000010";
-    killed
-        .folder
-        .write(&format!("{partial}/weights.safetensors"), "half");
+    let partial = killed.run().join("checkpoints/partial-00000010");
+    std::fs::create_dir_all(&partial).unwrap();
+    std::fs::write(partial.join("weights.safetensors"), "half").unwrap();
     let output = killed.rerun(&["--resume"]);
     assert_success(&output);
     has(&output_text(&output), "resuming after step");
     assert_same_run(opened, &reference.folder, &killed.folder);
     check_metadata(&killed.run());
-    assert!(!killed.folder.join(partial).exists());
+    assert!(!partial.exists());
 }
 
 fn an_interrupted_run_resumes_exactly(opened: &OpenDevice) {
@@ -59,35 +57,29 @@ fn an_interrupted_run_resumes_exactly(opened: &OpenDevice) {
 }
 
 fn a_resumed_performer_resamples_at_the_same_steps(opened: &OpenDevice) {
-    let performer = "{ kind = \"performer\", features = 6, resample = 5 }";
+    let performer = "{ kind = \"performer\", n_features = 6, resample = 5 }";
     let [encoder, decoder] =
         ["encoder", "decoder"].map(|part| format!("model.{part}_attention = {performer}"));
-    after_stop(
-        opened,
-        &[&encoder, &decoder, "model.attention_dropout = 0.0"],
-    );
+    let changes = [&encoder, &decoder, "model.attention_dropout = 0.0"];
+    after_stop(opened, &changes);
 }
 
 fn after_stop(opened: &OpenDevice, changes: &[&str]) {
-    let steps = [&["training.steps = 9", "training.accumulate = 2"], changes].concat();
+    let steps = [
+        &["training.steps = 9", "training.gradient_accumulation = 2"],
+        changes,
+    ]
+    .concat();
     let (reference, _) = trained_run(opened, &steps);
     let (folder, config) = small_run(opened, &steps);
-    let interrupter = Interrupter::new();
-    interrupter.stop(None);
-    let options = TrainOptions {
-        interrupter,
-        ..quiet()
-    };
+    let options = quiet();
+    options.interrupter.stop();
     let stopped = train(&config, &options).unwrap();
-    assert_eq!(
-        (stopped.steps, stopped.stop_reason),
-        (1, StopReason::Interrupted)
-    );
+    assert_eq!(stopped.stop_reason, StopReason::Interrupted);
+    assert_eq!(stopped.steps, 1);
     let output = train(&config, &resume()).unwrap();
-    assert_eq!(
-        (output.steps, output.stop_reason),
-        (9, StopReason::Completed)
-    );
+    assert_eq!(output.stop_reason, StopReason::Completed);
+    assert_eq!(output.steps, 9);
     assert_same_run(opened, &reference, &folder);
 }
 
@@ -118,27 +110,19 @@ pub(crate) fn assert_same_run(opened: &OpenDevice, reference: &TempDir, resumed:
         rows.map(|row| row[..2].to_vec()).collect::<Vec<_>>()
     };
     assert_eq!(steps(&reference), steps(&resumed));
-    let difference = distance(&reference, &resumed);
-    assert!(
-        is_same(opened, difference),
-        "the final weights differ by {difference} updates"
-    );
+    let difference = num_updates(&reference, &resumed);
+    let is_same = is_same(opened, difference);
+    assert!(is_same, "the final weights differ by {difference} updates");
     if is_deterministic(opened) {
-        assert_eq!(
-            rows(&reference),
-            rows(&resumed),
-            "the rows of metrics.jsonl"
-        );
+        assert_eq!(rows(&reference), rows(&resumed), "metrics.jsonl");
     }
 }
 
 /// Whether runs with the same seed are bitwise equal: on CPUs, for a fixed number of threads. GPUs
 /// may add in a different order each time.
 fn is_deterministic(opened: &OpenDevice) -> bool {
-    matches!(
-        opened.id.backend,
-        Backend::Flex | Backend::Ndarray | Backend::TchCpu
-    )
+    use Backend::{Flex, Ndarray, TchCpu};
+    matches!(opened.id.backend, Flex | Ndarray | TchCpu)
 }
 
 /// Whether runs whose weights have this distance count as equal.
@@ -153,32 +137,20 @@ fn is_same(opened: &OpenDevice, distance: f64) -> bool {
 
 /// The root mean square difference of the final weights, divided by the learning rate, which is
 /// the size of an Adam update.
-fn distance(reference: &Path, resumed: &Path) -> f64 {
-    let [a, b] = [reference, resumed].map(|run| {
-        let checkpoints = RunFolder::open(run).unwrap().checkpoints();
-        let last = *checkpoints.steps().unwrap().last().unwrap();
-        checkpoints.read(last).unwrap().weights
-    });
-    let (mut squares, mut count) = (0.0, 0);
-    for key in a.keys() {
-        let [a, b] = [&a, &b].map(|weights| weights.get(key).unwrap());
-        assert_eq!(a.shape(), b.shape(), "{key}");
-        for (a, b) in a.iter::<f64>().zip(b.iter::<f64>()) {
-            squares += (a - b).powi(2);
-            count += 1;
-        }
-    }
+fn num_updates(reference: &Path, resumed: &Path) -> f64 {
+    let [a, b] = [reference, resumed].map(|run| last_weights(&RunFolder::open(run).unwrap()));
+    let root_mean_square = distance(&a, &b) / (a.len() as f64).sqrt();
     let rates = column(&reference.join("train.csv"), "rate");
-    (squares / f64::from(count)).sqrt() / rates.last().unwrap()
+    root_mean_square / rates.last().unwrap()
 }
 
 /// Checks the comparison itself: without any part of a checkpoint, the result differs.
 fn every_part_of_a_checkpoint_is_needed(opened: &OpenDevice) {
     let changes = [
         "training.steps = 9",
-        "training.accumulate = 2",
+        "training.gradient_accumulation = 2",
         "training.checkpoint_every = 1",
-        "training.keep = 9",
+        "training.keep_checkpoints = 9",
         "schedule.warmup = 0",
     ];
     let (reference, config) = trained_run(opened, &changes);
@@ -193,7 +165,7 @@ fn every_part_of_a_checkpoint_is_needed(opened: &OpenDevice) {
         let mut config = config.clone();
         config.run.output = folder.join("runs");
         train(&config, &resume_from(3)).unwrap();
-        distance(&reference.join("runs/small"), &run)
+        num_updates(&reference.join("runs/small"), &run)
     };
     let previous = reference.join("runs/small/checkpoints/step-00000002");
     let previous = &previous;
@@ -222,21 +194,13 @@ fn every_part_of_a_checkpoint_is_needed(opened: &OpenDevice) {
     let modified = [
         ("weights", resumed(&copy("weights.safetensors"))),
         ("optimizer", resumed(&empty)),
-        (
-            "optimizer of the previous step",
-            resumed(&copy("optimizer.bpk")),
-        ),
+        ("latest optimizer", resumed(&copy("optimizer.bpk"))),
         ("data order", resumed(&earlier_position)),
     ];
-    assert!(
-        is_same(opened, unmodified),
-        "differs by {unmodified} updates"
-    );
+    assert!(is_same(opened, unmodified), "by {unmodified} updates");
     for (part, difference) in modified {
-        assert!(
-            !is_same(opened, difference),
-            "without its {part}, it differs by only {difference} updates"
-        );
+        let is_same = is_same(opened, difference);
+        assert!(!is_same, "by only {difference} updates without its {part}");
     }
 }
 
@@ -252,6 +216,47 @@ fn a_changed_config_cannot_be_resumed(opened: &OpenDevice) {
     assert_eq!(train(&longer, &resume()).unwrap().steps, 2);
 }
 
+fn a_moved_run_folder_can_be_resumed(opened: &OpenDevice) {
+    let (folder, _) = trained_run(opened, &["training.steps = 1"]);
+    // A name that is an integer in TOML.
+    let run = folder.join("moved/2024");
+    std::fs::create_dir(folder.join("moved")).unwrap();
+    std::fs::rename(folder.join("runs/small"), &run).unwrap();
+    let last_step = || {
+        *RunFolder::open(&run)
+            .unwrap()
+            .checkpoints()
+            .steps()
+            .unwrap()
+            .last()
+            .unwrap()
+    };
+    assert_success(&zoo_train(&run, &["--resume", "--set", "training.steps=2"]));
+    assert_eq!(last_step(), 2);
+    let mut here = zoo(&[
+        "train",
+        ".",
+        "--plain",
+        "--resume",
+        "--set",
+        "training.epochs=1",
+    ]);
+    assert_success(&here.current_dir(&run).output().unwrap());
+    // 60 examples in batches of 6.
+    assert_eq!(last_step(), 10);
+    assert!(!folder.join("runs/small").exists());
+    let message = failure_text(&zoo_train(&run, &[]));
+    has(
+        &message,
+        format!("{} already exists\n  help: --resume", run.display()),
+    );
+    let message = failure_text(&zoo_train(&folder.join("moved"), &["--resume"]));
+    has(
+        &message,
+        "moved is a folder without config.toml\n  help: give a config file",
+    );
+}
+
 fn one_process_trains_in_a_folder_at_a_time(opened: &OpenDevice) {
     // Long enough that it does not end before it is killed.
     let changes = ["training.steps = 200000", "training.checkpoint_every = 1"];
@@ -264,8 +269,7 @@ fn one_process_trains_in_a_folder_at_a_time(opened: &OpenDevice) {
     assert!(running.is_running(), "the run ended too early");
     running.kill();
     for output in rejected {
-        assert_failure(&output);
-        let message = output_text(&output);
+        let message = failure_text(&output);
         let expected = if cfg!(unix) {
             format!("is being trained by process {}\n", running.child.id())
         } else {
@@ -278,4 +282,64 @@ fn one_process_trains_in_a_folder_at_a_time(opened: &OpenDevice) {
     assert_success(&inspected);
     // A killed process releases its lock.
     assert_success(&running.rerun(&["--resume", "--set", "training.steps=1"]));
+}
+
+/// A run that is killed and resumed many times equals an uninterrupted run. Longer with
+/// `ZOO_SOAK=1`.
+pub(crate) fn soak(opened: &OpenDevice) -> Trial {
+    let (steps, kills) = match std::env::var_os("ZOO_SOAK") {
+        Some(_) => (1000, 20),
+        None => (60, 3),
+    };
+    let opened = opened.clone();
+    let name = format!("resume::{steps}_steps_with_{kills}_kills");
+    Trial::test(name, move || {
+        kill_and_resume(&opened, steps, kills);
+        Ok(())
+    })
+}
+
+fn kill_and_resume(opened: &OpenDevice, steps: usize, kills: usize) {
+    let changes = [
+        &format!("training.steps = {steps}"),
+        "training.checkpoint_every = 3",
+        &format!("validation.every = {}", steps / 4),
+    ];
+    let mut reference = Running::start(opened, &changes, silent);
+    assert_eq!(reference.exit_code(), Some(0));
+
+    let mut rng = SplitMix64::named("soak");
+    let mut kill_steps: Vec<usize> = (0..kills).map(|_| 1 + rng.below(steps - 1)).collect();
+    kill_steps.sort_unstable();
+    let mut killed = vec![];
+    let mut running = Running::start(opened, &changes, silent);
+    for step in kill_steps {
+        let start = Instant::now();
+        // Waits for a checkpoint, then for a random time, so that some kills hit a checkpoint being
+        // written. If the run is already past `step`, it is killed while it starts.
+        while last_step(&running) < step && running.is_running() {
+            assert!(start.elapsed() < TIMEOUT, "no checkpoint of step {step}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(rng.below(10_000) as u64));
+        if running.is_running() {
+            running.kill();
+            killed.push(last_step(&running));
+        } else {
+            // The run was faster.
+            assert_eq!(running.exit_code(), Some(0), "before step {step}");
+        }
+        let path = running.folder.join("small.toml");
+        let mut again = silent(path.to_str().unwrap());
+        running.child = again.arg("--resume").spawn().unwrap();
+    }
+    println!("killed after the checkpoints of steps {killed:?}");
+    assert!(killed.len() > kills / 2, "the run was too fast: {killed:?}");
+    assert_eq!(running.exit_code(), Some(0));
+    assert_same_run(opened, &reference.folder, &running.folder);
+}
+
+/// The step of the last checkpoint.
+fn last_step(running: &Running) -> usize {
+    running.steps().last().copied().unwrap_or(0)
 }

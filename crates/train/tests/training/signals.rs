@@ -9,11 +9,10 @@ use std::sync::OnceLock;
 use zoo_backend::OpenDevice;
 
 use crate::resume::assert_same_run;
-use crate::shared::starts;
-use crate::support::{Running, TempDir, assert_success, trials, zoo};
+use crate::support::*;
 
 trials! {
-    trials:
+    trials(OpenDevice):
     signals_write_a_checkpoint,
     sighup_is_ignored_under_nohup,
     closed_pipes_do_not_end_a_run,
@@ -46,7 +45,7 @@ fn interrupt(running: &mut Running, signal: &str) {
 
 /// Restores the default signal handlers: ignored signals are inherited, such as SIGHUP if the tests
 /// run under `nohup`.
-fn default_signals(command: Command) -> Command {
+pub(crate) fn default_signals(command: Command) -> Command {
     if !cfg!(target_os = "linux") {
         return command;
     }

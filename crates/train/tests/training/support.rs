@@ -1,5 +1,6 @@
 //! Small runs in temporary folders.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -9,29 +10,7 @@ use zoo_backend::{Dtype, OpenDevice};
 use zoo_config::{Config, Override};
 use zoo_train::{RunFolder, TrainOptions, train};
 
-pub(crate) use crate::shared::TempDir;
-
-/// Declares a function that returns the tests of a module, named after their functions.
-macro_rules! trials {
-    ($function:ident: $($(#[$meta:meta])* $test:ident),* $(,)?) => {
-        pub(crate) fn $function(opened: &zoo_backend::OpenDevice) -> Vec<libtest_mimic::Trial> {
-            vec![$(
-                $(#[$meta])*
-                $crate::support::trial(opened, module_path!(), stringify!($test), $test)
-            ),*]
-        }
-    };
-}
-pub(crate) use trials;
-
-pub(crate) fn trial(opened: &OpenDevice, module: &str, name: &str, test: fn(&OpenDevice)) -> Trial {
-    let opened = opened.clone();
-    let module = module.rsplit("::").next().unwrap_or_default();
-    Trial::test(format!("{module}::{name}"), move || {
-        test(&opened);
-        Ok(())
-    })
-}
+pub(crate) use crate::shared::*;
 
 /// A test in bf16 and f16. Dtypes that the device does not support are listed as ignored; so are
 /// slow tests on a software adapter.
@@ -99,22 +78,6 @@ impl TempDir {
     }
 }
 
-/// The config of a run in `folder` with these sections.
-pub(crate) fn parse_config(
-    opened: &OpenDevice,
-    folder: &TempDir,
-    name: &str,
-    sections: &str,
-) -> Config {
-    let text = format!(
-        "run.output = {:?}\nrun.name = {name:?}\nbackend.name = \"{}\"\n{sections}\n",
-        folder.join("runs").display().to_string(),
-        opened.id
-    );
-    let config = Config::parse("small.toml", &text, &[]);
-    config.unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
 /// The config file of a very small Transformer for the copy task, with dropout, and more lines such
 /// as `training.steps = 4`.
 pub(crate) fn config_text(opened: &OpenDevice, folder: &TempDir, changes: &[&str]) -> String {
@@ -167,9 +130,23 @@ pub(crate) fn column(table: &Path, name: &str) -> Vec<f64> {
     let mut lines = text.lines().map(|line| line.split(','));
     let index = lines.next().unwrap().position(|column| column == name);
     let index = index.unwrap_or_else(|| panic!("there is no {name} in {text}"));
-    lines
-        .map(|mut line| line.nth(index).unwrap().parse().unwrap())
-        .collect()
+    let cells = lines.map(|mut line| line.nth(index).unwrap());
+    cells.map(|cell| cell.parse().unwrap()).collect()
+}
+
+/// All weights of the last checkpoint, concatenated.
+pub(crate) fn last_weights(run: &RunFolder) -> Vec<f64> {
+    let checkpoints = run.checkpoints();
+    let last = *checkpoints.steps().unwrap().last().unwrap();
+    let weights = checkpoints.read(last).unwrap().weights;
+    let values = |key| weights.get(key).unwrap().iter::<f64>().collect::<Vec<_>>();
+    weights.keys().flat_map(values).collect()
+}
+
+pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let squares = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
+    squares.sum::<f64>().sqrt()
 }
 
 /// The `zoo` program with one thread.
@@ -189,9 +166,12 @@ pub(crate) fn assert_success(output: &Output) {
     assert!(output.status.success(), "{}", output_text(output));
 }
 
+/// The output of a command that fails.
 #[track_caller]
-pub(crate) fn assert_failure(output: &Output) {
-    assert!(!output.status.success(), "{}", output_text(output));
+pub(crate) fn failure_text(output: &Output) -> String {
+    let text = output_text(output);
+    assert!(!output.status.success(), "{text}");
+    text
 }
 
 /// Runs `zoo train` on a config until it exits.
@@ -286,16 +266,15 @@ pub(crate) fn silent(path: &str) -> Command {
 
 /// The rows of `metrics.jsonl` without the timing columns. Values stay text, because parsing a
 /// decimal may change its last bit.
-pub(crate) fn rows(run: &Path) -> Vec<Vec<(String, String)>> {
+pub(crate) fn rows(run: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let timing = ["\"seconds\":", "\"tokens_per_second\":"];
+    let is_timing = |pair: &&str| timing.iter().any(|key| pair.starts_with(key));
     let row = |line: &str| {
-        let inside = line.strip_prefix('{').unwrap().strip_suffix('}').unwrap();
-        let pairs = inside.split(',').map(|pair| pair.split_once(':').unwrap());
-        let pairs =
-            pairs.map(|(name, value)| (name.trim_matches('"').to_owned(), value.to_owned()));
-        let timing = ["seconds", "tokens_per_second"];
+        let pairs = line.trim_matches(['{', '}']).split(',');
         pairs
-            .filter(|(name, _)| !timing.contains(&name.as_str()))
+            .filter(|it| !is_timing(it))
+            .map(str::to_owned)
             .collect()
     };
     text.lines().map(row).collect()
@@ -304,14 +283,10 @@ pub(crate) fn rows(run: &Path) -> Vec<Vec<(String, String)>> {
 /// Updates the checksums of a checkpoint whose files a test has changed.
 pub(crate) fn write_checksums(checkpoint: &Path) {
     let names = ["weights.safetensors", "optimizer.bpk", "state.json"];
-    let sums: serde_json::Map<String, serde_json::Value> = names
-        .iter()
-        .map(|name| {
-            let bytes = std::fs::read(checkpoint.join(name)).unwrap();
-            let sum = format!("{:08x}", crc32fast::hash(&bytes));
-            ((*name).to_owned(), sum.into())
-        })
-        .collect();
+    let sums = BTreeMap::from(names.map(|name| {
+        let bytes = std::fs::read(checkpoint.join(name)).unwrap();
+        (name, format!("{:08x}", crc32fast::hash(&bytes)))
+    }));
     let text = serde_json::to_string(&sums).unwrap();
     std::fs::write(checkpoint.join("checksums.json"), text).unwrap();
 }

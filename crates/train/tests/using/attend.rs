@@ -4,36 +4,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
+use zoo_train::AttentionKind;
 use zoo_train::cli::attend::Attend;
-use zoo_train::{AttentionKind, CheckpointChoice, TrainedRun};
 use zoo_viz::Part;
 
-use crate::runs::{Kind, Runs};
-use crate::shared::has;
+use crate::runs::*;
 
-/// Device-dependent tests.
-pub(crate) fn on_devices(runs: &Runs) -> Vec<Trial> {
-    vec![
-        runs.trial("attend::html_page_of_every_model", every_model),
-        runs.trial("attend::with_a_given_target", given_target),
-    ]
+// Device-dependent.
+trials! {
+    on_devices(Runs):
+    html_page_of_every_model,
+    with_a_given_target,
 }
 
-pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
+trials! {
+    trials(Runs):
+    svg_and_png,
+    invalid_arguments_are_rejected,
+}
+
+pub(crate) fn in_browser(runs: &Runs) -> Trial {
+    let runs = runs.clone();
     let browser = browser();
-    let has_browser = browser.is_some();
-    let own_runs = runs.clone();
-    vec![
-        runs.trial("attend::svg_and_png", heatmap_files),
-        runs.trial("attend::invalid_arguments_are_rejected", refusals),
-        Trial::test("attend::pages_run_in_a_browser", move || {
-            in_browser(
-                &own_runs,
-                &browser.ok_or("there is no chromium on the PATH")?,
-            )
-        })
-        .with_ignored_flag(!has_browser),
-    ]
+    let is_ignored = browser.is_none();
+    Trial::test("attend::pages_run_in_a_browser", move || {
+        let browser = browser.ok_or("there is no chromium on the PATH")?;
+        pages_run(&runs, &browser)
+    })
+    .with_ignored_flag(is_ignored)
 }
 
 /// A text for each model and parts of its page.
@@ -67,7 +65,7 @@ fn page(runs: &Runs, kind: Kind, text: &str) -> PathBuf {
     to
 }
 
-fn every_model(runs: &Runs) {
+fn html_page_of_every_model(runs: &Runs) {
     for (kind, text, parts) in texts() {
         let html = std::fs::read_to_string(page(runs, kind, text)).unwrap();
         for part in parts {
@@ -81,40 +79,27 @@ fn every_model(runs: &Runs) {
     assert!(runs.folder(Kind::Gpt).join("attention.html").is_file());
 }
 
-fn given_target(runs: &Runs) {
-    let trained = TrainedRun::open(
-        runs.folder(Kind::Transformer),
-        CheckpointChoice::Last,
-        None,
-        &[],
-    )
-    .unwrap();
+fn with_a_given_target(runs: &Runs) {
+    let trained = runs.open(Kind::Transformer);
     let maps = trained.attention_maps("a b c", Some("d c"), None).unwrap();
-    let titles: Vec<&str> = maps
-        .page
-        .parts
-        .iter()
-        .map(|part| match part {
-            Part::Heads(heads) => heads.title(),
-            _ => panic!("not attention heads"),
-        })
-        .collect();
-    assert_eq!(titles.len(), 3, "{titles:?}");
+    let parts = &maps.page.parts;
+    assert_eq!(parts.len(), 3);
+    assert!(parts.iter().all(|part| matches!(part, Part::Heads(_))));
     let svg = maps.heatmap(None, None).unwrap().to_svg();
     // Target tokens with the end token, and source tokens.
     for token in [">d<", ">c<", ">&lt;/s&gt;<", ">a<", ">b<"] {
         has(&svg, token);
     }
-    let decoder = trained
-        .attention_maps("a b c", Some("d c"), Some(AttentionKind::Decoder))
-        .unwrap();
+    let decoder = Some(AttentionKind::Decoder);
+    let decoder = trained.attention_maps("a b c", Some("d c"), decoder);
+    let decoder = decoder.unwrap();
     assert_eq!(decoder.page.parts.len(), 1);
     let svg = decoder.heatmap(Some(1), Some(2)).unwrap().to_svg();
     has(&svg, "Decoder, layer 1, head 2");
     has(&svg, ">&lt;s&gt;<");
 }
 
-fn heatmap_files(runs: &Runs) {
+fn svg_and_png(runs: &Runs) {
     let [svg, png] = ["one.svg", "one.png"].map(|name| runs.file(name).display().to_string());
     let args = ["--text", "a b", "--svg", &svg, "--png", &png, "--dark"];
     let stdout = runs.run_ok::<Attend>(Kind::Seq2Seq, &args);
@@ -123,53 +108,34 @@ fn heatmap_files(runs: &Runs) {
     assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
 }
 
-fn refusals(runs: &Runs) {
+fn invalid_arguments_are_rejected(runs: &Runs) {
     let to = runs.file("none.svg").display().to_string();
-    for (kind, args, part) in [
-        (
-            Kind::Transformer,
-            vec!["--text", "a", "--layer", "9", "--svg", &to],
-            "cross-attention has 1 layer; --layer must be 1",
-        ),
-        (
-            Kind::Transformer,
-            vec!["--text", "a", "--head", "3", "--svg", &to],
-            "cross-attention has 2 heads; --head must be 1 or 2",
-        ),
-        (
-            Kind::Transformer,
-            vec!["--text", "a", "--head", "1"],
-            "--layer and --head select a heatmap",
-        ),
-        (
-            Kind::Transformer,
-            vec!["--text", "a b c d a b c"],
-            "--text has 7 tokens; the model's context is 6",
-        ),
-        (
-            Kind::Gpt,
-            vec!["--text", "a", "--target", "b"],
-            "--target is for sequence-to-sequence models; this run is a gpt",
-        ),
-        (
-            Kind::Seq2Seq,
-            vec!["--text", "a", "--part", "cross"],
-            "--part is for a transformer",
-        ),
-        (
-            Kind::Seq2Seq,
-            vec!["--text", "a", "--layer", "1", "--svg", &to],
-            "a seq2seq alignment has no layers or heads",
-        ),
-        (
-            Kind::Han,
-            vec!["--text", "one .", "--svg", &to],
-            "a HAN has no heatmap",
-        ),
-    ] {
-        let message = runs.run_err::<Attend>(kind, &args);
-        assert!(message.contains(part), "{kind:?} {args:?}: {message}");
-    }
+    let rejected = |kind: Kind, args: &[&str], expected: &str| {
+        let message = runs.run_err::<Attend>(kind, args);
+        assert!(message.contains(expected), "{kind:?} {args:?}: {message}");
+    };
+    let args = ["--text", "a", "--layer", "9", "--svg", &to];
+    let expected = "cross-attention has 1 layer; --layer must be 1";
+    rejected(Kind::Transformer, &args, expected);
+    let args = ["--text", "a", "--head", "3", "--svg", &to];
+    let expected = "cross-attention has 2 heads; --head must be 1 or 2";
+    rejected(Kind::Transformer, &args, expected);
+    let expected = "--text has 7 tokens; the model's context is 6";
+    rejected(Kind::Transformer, &["--text", "a b c d a b c"], expected);
+    let args = ["--text", "a", "--layer", "1", "--svg", &to];
+    let expected = "a seq2seq alignment has no layers or heads";
+    rejected(Kind::Seq2Seq, &args, expected);
+    let args = ["--text", "one .", "--svg", &to];
+    rejected(Kind::Han, &args, "a HAN has no heatmap");
+    // Before the file or the text is used.
+    let args = ["--file", &to, "--head", "1"];
+    let expected = "--layer and --head select a heatmap";
+    rejected(Kind::Transformer, &args, expected);
+    let expected = "--target is for sequence-to-sequence models; this run is a gpt";
+    rejected(Kind::Gpt, &["--text", " ", "--target", "b"], expected);
+    let args = ["--text", " ", "--attention", "cross"];
+    let expected = "--attention is for a transformer; this run is a seq2seq";
+    rejected(Kind::Seq2Seq, &args, expected);
     assert!(!Path::new(&to).exists());
 }
 
@@ -183,7 +149,7 @@ fn browser() -> Option<PathBuf> {
 }
 
 /// The scripts of the pages finish without a message on the console.
-fn in_browser(runs: &Runs, browser: &Path) -> Result<(), Failed> {
+fn pages_run(runs: &Runs, browser: &Path) -> Result<(), Failed> {
     for (kind, text, _) in texts() {
         let page = page(runs, kind, text);
         let profile = runs.file(&format!("profile-{kind:?}"));

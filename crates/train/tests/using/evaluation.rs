@@ -1,25 +1,21 @@
 //! `zoo eval` and `zoo classify`.
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 use zoo_config::Data;
 use zoo_data::tasks::{Generate, SequenceTask};
 use zoo_train::cli::classify::Classify;
 use zoo_train::cli::eval::Eval;
 use zoo_train::cli::translate::Translate;
-use zoo_train::{CheckpointChoice, TrainedRun};
 
-use crate::runs::{Kind, Runs};
-use crate::shared::has;
+use crate::runs::*;
 
-pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
-    vec![
-        runs.trial("eval::metrics_equal_those_of_training", same_as_training),
-        runs.trial("eval::external_files", other_files),
-        runs.trial("eval::printed_tables", tables),
-        runs.trial("classify::probabilities_and_labels", classify),
-        runs.trial("classify::whole_documents", documents),
-    ]
+trials! {
+    trials(Runs):
+    eval_metrics_equal_those_of_training,
+    eval_of_other_files,
+    eval_prints_tables,
+    classify_prints_probabilities,
+    classify_whole_documents,
 }
 
 fn json(runs: &Runs, kind: Kind, args: &[&str]) -> Value {
@@ -27,35 +23,23 @@ fn json(runs: &Runs, kind: Kind, args: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-fn same_as_training(runs: &Runs) {
-    for kind in [
-        Kind::Transformer,
-        Kind::Seq2Seq,
-        Kind::Gpt,
-        Kind::Classifier,
-        Kind::Han,
-    ] {
+fn eval_metrics_equal_those_of_training(runs: &Runs) {
+    for kind in KINDS {
         let value = json(runs, kind, &[]);
         let test = runs.train_output(kind).test.as_ref().expect("test metrics");
         assert!(!test.values().is_empty());
         for (metric, expected) in test.values() {
             let got = value[metric.name()].as_f64().unwrap();
             // Threads may add in a different order: a few f32 roundings.
-            let tolerance = 1e-5 * expected.abs().max(1.0);
-            assert!(
-                (got - expected).abs() < tolerance,
-                "{kind:?}, {metric:?}: {got}, not {expected}"
-            );
+            let error = (got - expected).abs() / expected.abs().max(1.0);
+            assert!(error < 1e-5, "{kind:?}, {metric:?}: {got}, not {expected}");
         }
     }
 }
 
-fn other_files(runs: &Runs) {
-    let config = runs
-        .train_output(Kind::Transformer)
-        .folder
-        .config()
-        .unwrap();
+fn eval_of_other_files(runs: &Runs) {
+    let output = runs.train_output(Kind::Transformer);
+    let config = output.folder.config().unwrap();
     let Data::Copy(data) = &config.data else {
         panic!("{:?}", config.data);
     };
@@ -67,15 +51,9 @@ fn other_files(runs: &Runs) {
     let source = runs.text_file("eval.source", lines(|pair| &pair.source));
     let target = runs.text_file("eval.target", lines(|pair| &pair.target));
     let hypotheses = runs.file("eval.hypotheses").display().to_string();
-    let own = json(runs, Kind::Transformer, &["--part", "test"]);
-    let args = [
-        "--source",
-        &source,
-        "--target",
-        &target,
-        "--hypotheses",
-        &hypotheses,
-    ];
+    let own = json(runs, Kind::Transformer, &["--split", "test"]);
+    let files = ["--source", &source, "--target", &target];
+    let args = [&files[..], &["--hypotheses", &hypotheses]].concat();
     let external = json(runs, Kind::Transformer, &args);
     for key in ["bleu", "chrf", "exact", "loss", "size"] {
         assert_eq!(external[key], own[key], "{key}");
@@ -93,7 +71,7 @@ fn other_files(runs: &Runs) {
     has(&message, "help: use --source FILE with --target FILE");
 }
 
-fn tables(runs: &Runs) {
+fn eval_prints_tables(runs: &Runs) {
     let text = runs.run_ok::<Eval>(Kind::Transformer, &["--samples", "1"]);
     for part in [
         "test data: 6 examples",
@@ -106,7 +84,7 @@ fn tables(runs: &Runs) {
     ] {
         has(&text, part);
     }
-    let text = runs.run_ok::<Eval>(Kind::Classifier, &["--part", "valid"]);
+    let text = runs.run_ok::<Eval>(Kind::Classifier, &["--split", "valid"]);
     for part in [
         "validation data: 6 examples",
         "class  precision  recall",
@@ -119,7 +97,7 @@ fn tables(runs: &Runs) {
     has(&runs.run_ok::<Eval>(Kind::Gpt, &[]), "bits per token");
 }
 
-fn classify(runs: &Runs) {
+fn classify_prints_probabilities(runs: &Runs) {
     let output = runs.train_output(Kind::Classifier);
     let config = output.folder.config().unwrap();
     let Data::ListOps(data) = &config.data else {
@@ -151,21 +129,16 @@ fn classify(runs: &Runs) {
     assert_eq!(correct as f64 / parts.test.len() as f64, accuracy);
 
     let text = runs.run_ok::<Classify>(Kind::Classifier, &["--file", &file, "--top", "2"]);
-    let first: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
-    assert_eq!(
-        first.len(),
-        4,
-        "two classes and their probabilities: {text}"
-    );
+    let columns = text.lines().next().unwrap().split('\t').count();
+    assert_eq!(columns, 4, "two classes and their probabilities: {text}");
 }
 
-fn documents(runs: &Runs) {
+fn classify_whole_documents(runs: &Runs) {
     let document = "one two three .\nfour five .";
     let file = runs.text_file("document.txt", document);
     let args = ["--file", &file, "--whole", "--top", "1"];
     let text = runs.run_ok::<Classify>(Kind::Han, &args);
-    let trained =
-        TrainedRun::open(runs.folder(Kind::Han), CheckpointChoice::Best, None, &[]).unwrap();
+    let trained = runs.open(Kind::Han);
     let predictions = trained.classify(&[document], &mut |_| ()).unwrap();
     let (label, prob) = &predictions[0].classes[0];
     assert_eq!(text, format!("{label}\t{prob:.4}\n"));

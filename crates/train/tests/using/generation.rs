@@ -1,32 +1,28 @@
 //! `zoo translate` and `zoo generate`.
 
-use libtest_mimic::Trial;
 use zoo_train::cli::generate::Generate;
 use zoo_train::cli::translate::Translate;
 
-use crate::runs::{Kind, Runs, run};
-use crate::shared::{has, starts};
+use crate::runs::*;
 
-pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
-    vec![
-        runs.trial("translate::one_output_line_per_input_line", one_line_each),
-        runs.trial("translate::n_best_with_scores", n_best),
-        runs.trial("translate::too_long_lines_are_reported", too_long),
-        runs.trial("translate::seq2seq", seq2seq),
-        runs.trial("generate::prompts_are_continued", continues_prompt),
-        runs.trial("generate::output_may_exceed_the_context", exceeds_context),
-        runs.trial(
-            "generate::invalid_arguments_are_rejected",
-            invalid_arguments,
-        ),
-    ]
+trials! {
+    trials(Runs):
+    translate_writes_one_line_per_line,
+    translate_n_best_with_scores,
+    translate_reports_too_long_lines,
+    translate_with_seq2seq,
+    generate_continues_prompts,
+    generate_may_exceed_the_context,
+    generate_prints_n_best_texts,
+    generate_at_temperature_zero_is_greedy,
+    generate_rejects_invalid_arguments,
 }
 
 fn translate(runs: &Runs, args: &[&str]) -> String {
     runs.run_ok::<Translate>(Kind::Transformer, args)
 }
 
-fn one_line_each(runs: &Runs) {
+fn translate_writes_one_line_per_line(runs: &Runs) {
     let file = runs.text_file("lines.txt", "a b\n\nc a d b\n  \nd\n");
     let all = translate(runs, &["--file", &file]);
     let lines: Vec<&str> = all.lines().collect();
@@ -46,14 +42,12 @@ fn one_line_each(runs: &Runs) {
     assert_eq!(std::fs::read_to_string(&to).unwrap(), all);
 }
 
-fn n_best(runs: &Runs) {
+fn translate_n_best_with_scores(runs: &Runs) {
     let file = runs.text_file("best.txt", "a b\n\nc a\n");
     let args = ["--file", &file, "--beams", "3", "--n-best", "2"];
     let text = translate(runs, &args);
-    let lines: Vec<Vec<&str>> = text
-        .lines()
-        .map(|line| line.split('\t').collect())
-        .collect();
+    let columns = text.lines().map(|line| line.split('\t').collect());
+    let lines: Vec<Vec<&str>> = columns.collect();
     let line_numbers: Vec<&str> = lines.iter().map(|line| line[0]).collect();
     assert_eq!(line_numbers, ["1", "1", "", "3", "3"], "{text}");
     let score = |i: usize| lines[i][1].parse::<f64>().unwrap();
@@ -69,7 +63,7 @@ fn n_best(runs: &Runs) {
     assert_eq!(translate(runs, &args), text);
 }
 
-fn too_long(runs: &Runs) {
+fn translate_reports_too_long_lines(runs: &Runs) {
     let file = runs.text_file("long.txt", "a b\na b c d a b c\nc\n");
     let (result, text) = run::<Translate>(&[&runs.arg(Kind::Transformer), "--file", &file]);
     let message = result.unwrap_err().to_string();
@@ -78,7 +72,7 @@ fn too_long(runs: &Runs) {
     assert_eq!((lines.len(), lines[1]), (3, ""), "{text}");
 }
 
-fn seq2seq(runs: &Runs) {
+fn translate_with_seq2seq(runs: &Runs) {
     let file = runs.text_file("to-seq2seq.txt", "a b\nd\n");
     let text = runs.run_ok::<Translate>(Kind::Seq2Seq, &["--file", &file]);
     assert_eq!(text.lines().count(), 2);
@@ -88,7 +82,7 @@ fn generate(runs: &Runs, args: &[&str]) -> String {
     runs.run_ok::<Generate>(Kind::Gpt, args)
 }
 
-fn continues_prompt(runs: &Runs) {
+fn generate_continues_prompts(runs: &Runs) {
     let args = ["--prompt", "to be", "--max-length", "10", "--seed", "3"];
     let text = generate(runs, &args);
     let generated = text.strip_prefix("to be").expect(&text);
@@ -111,7 +105,7 @@ fn continues_prompt(runs: &Runs) {
 }
 
 /// The context is 16 tokens.
-fn exceeds_context(runs: &Runs) {
+fn generate_may_exceed_the_context(runs: &Runs) {
     let args = ["--prompt", "to be", "--strategy", "greedy"];
     let text = |length: &str| {
         let args = [&args[..], &["--max-length", length]].concat();
@@ -124,19 +118,41 @@ fn exceeds_context(runs: &Runs) {
     assert_eq!(lengths, [5 + 11, 5 + 40], "{short:?}, then {long:?}");
 }
 
-fn invalid_arguments(runs: &Runs) {
-    let long = "to be or not to be, that is";
-    for (args, expected) in [
-        (
-            &["--prompt", long][..],
-            "27 tokens; the model's context is 16",
-        ),
-        (&["--prompt", ""], "is empty after tokenization"),
-        (
-            &["--prompt", "a", "--top-p", "2"],
-            "decoding: top_p must be above 0 and at most 1, got 2",
-        ),
-    ] {
-        has(&runs.run_err::<Generate>(Kind::Gpt, args), expected);
+/// The context is 16 tokens, and the vocabulary has no newline.
+fn generate_prints_n_best_texts(runs: &Runs) {
+    for length in ["3", "40"] {
+        let args = ["--prompt", "to be", "--max-length", length];
+        let all = generate(runs, &[&args[..], &["--n-best", "3"]].concat());
+        // A text may end with a space.
+        let texts: Vec<&str> = all.trim_end_matches('\n').split("\n\n---\n").collect();
+        assert_eq!(texts.len(), 3, "{all}");
+        for (i, text) in texts.iter().enumerate() {
+            assert!(text.starts_with("to be"), "{all}");
+            assert_eq!(text.chars().count(), 5 + length.parse::<usize>().unwrap());
+            assert!(!texts[..i].contains(text), "{all}");
+        }
+        let best = generate(runs, &[&args[..], &["--beams", "4"]].concat());
+        assert_eq!(best.trim_end_matches('\n'), texts[0]);
     }
+}
+
+fn generate_at_temperature_zero_is_greedy(runs: &Runs) {
+    let with = |flags: [&str; 2]| {
+        let args = ["--prompt", "to be", "--max-length", "9"];
+        generate(runs, &[&args[..], &flags].concat())
+    };
+    assert_eq!(with(["--temperature", "0"]), with(["--strategy", "greedy"]));
+}
+
+fn generate_rejects_invalid_arguments(runs: &Runs) {
+    let error = |args: &[&str]| runs.run_err::<Generate>(Kind::Gpt, args);
+    let message = error(&["--prompt", "to be or not to be, that is"]);
+    has(&message, "27 tokens; the model's context is 16");
+    has(&error(&["--prompt", ""]), "is empty after tokenization");
+    let message = error(&["--count", "2", "--temperature", "0"]);
+    has(&message, "--count 2 requires sampling");
+    has(&message, "\n  help: use --strategy sample, or --n-best 2");
+    let message = error(&["--prompt", "a", "--top-p", "2"]);
+    let expected = "decoding: top_p must be above 0 and at most 1, got 2";
+    has(&message, expected);
 }

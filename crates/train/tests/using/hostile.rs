@@ -4,24 +4,21 @@ use std::fs;
 use std::process::Command;
 
 use burn::tensor::TensorData;
-use libtest_mimic::Trial;
 use zoo_models::weights::Weights;
 use zoo_train::cli::classify::Classify;
 use zoo_train::cli::eval::Eval;
 use zoo_train::cli::inspect::Inspect;
 
-use crate::runs::{Kind, Runs, run_err, run_ok};
-use crate::shared::{copy_folder, has};
+use crate::runs::*;
 
 /// Sets the terminal title, clears the screen, starts a new line, reverses the text direction.
 const HOSTILE: &str = "\u{1b}]0;t\u{7}\u{1b}[2J\n\u{9b}31m\u{202e}";
 
-pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
-    vec![
-        runs.trial("hostile::tensor_names", tensors),
-        runs.trial("hostile::labels", labels),
-        runs.trial("hostile::error_messages", program),
-    ]
+trials! {
+    trials(Runs):
+    tensor_names,
+    labels,
+    error_messages,
 }
 
 fn check(text: &str) {
@@ -31,7 +28,7 @@ fn check(text: &str) {
     assert!(!text.contains(is_unsafe), "{text:?}");
 }
 
-fn tensors(runs: &Runs) {
+fn tensor_names(runs: &Runs) {
     for name in ["hostile.safetensors", "hostile.bpk"] {
         let path = runs.file(name);
         let key = format!("{HOSTILE}.weight");
@@ -66,43 +63,31 @@ fn labels(runs: &Runs) {
     has(&text, "\\u{1b}]0;t");
 }
 
-fn program(runs: &Runs) {
+fn error_messages(runs: &Runs) {
     let toml = |name: &str, data: &str| {
-        let text = format!(
-            "[run]\noutput = {:?}\n[data]\n{data}\n[model]\nkind = \"classifier\"\n",
-            runs.file("hostile-runs").display().to_string()
-        );
-        runs.write(name, text)
+        let output = runs.file("hostile-runs").display().to_string();
+        let model = "[model]\nkind = \"classifier\"\n";
+        runs.write(
+            name,
+            format!("[run]\noutput = {output:?}\n[data]\n{data}\n{model}"),
+        )
     };
-    let table = runs.write("hostile.csv", format!("{}\n1\n", HOSTILE.replace('\n', "")));
-    let train = format!(
-        "kind = \"labelled\"\ntrain = {:?}",
-        table.display().to_string()
-    );
+    let table = format!("{}\n1\n", HOSTILE.replace('\n', ""));
+    let table = runs.text_file("hostile.csv", table);
+    let train = format!("kind = \"labelled\"\ntrain = {table:?}");
+    let column = toml("hostile-csv.toml", &train);
+    let key = "kind = \"listops\"\n\"\\u001b[2J\" = 1";
+    let key = toml("hostile-key.toml", key);
     let weights = runs.write("hostile-broken.safetensors", format!("{HOSTILE}weights"));
-    for (args, part) in [
-        (
-            ["train".into(), toml("hostile-csv.toml", &train)],
-            "unknown column",
-        ),
-        (
-            [
-                "train".into(),
-                toml("hostile-key.toml", "kind = \"listops\"\n\"\\u001b[2J\" = 1"),
-            ],
-            "unknown key",
-        ),
-        (
-            ["inspect".into(), weights],
-            "invalid or truncated safetensors file",
-        ),
-        (
-            ["inspect".into(), runs.file("no\u{1b}[2Jfile")],
-            "does not exist",
-        ),
+    let missing = runs.file("no\u{1b}[2Jfile");
+    for (command, path, part) in [
+        ("train", column, "unknown column"),
+        ("train", key, "unknown key"),
+        ("inspect", weights, "invalid or truncated safetensors file"),
+        ("inspect", missing, "does not exist"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_zoo")).args(args).output();
-        let output = output.unwrap();
+        let mut zoo = Command::new(env!("CARGO_BIN_EXE_zoo"));
+        let output = zoo.arg(command).arg(path).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains(part), "{stderr:?} has no {part}");

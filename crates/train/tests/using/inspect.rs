@@ -4,31 +4,25 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use burn::tensor::TensorData;
-use libtest_mimic::Trial;
 use zoo_models::weights::Weights;
 use zoo_train::cli::average::Average;
 use zoo_train::cli::inspect::Inspect;
 use zoo_train::cli::new::New;
 use zoo_train::cli::translate::Translate;
 
-use crate::runs::{Kind, Runs, run_err, run_ok};
-use crate::shared::{ends, has, starts};
+use crate::runs::*;
 
-pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
-    vec![
-        runs.trial("average::mean_of_checkpoints", average),
-        runs.trial("inspect::run", a_run),
-        runs.trial("inspect::checkpoint", a_checkpoint),
-        runs.trial("inspect::weights_file", a_file),
-        runs.trial(
-            "inspect::time_is_linear_in_the_number_of_tensors",
-            many_tensors,
-        ),
-        runs.trial("new::templates_are_valid_configs", new),
-    ]
+trials! {
+    trials(Runs):
+    average_of_checkpoints,
+    a_run,
+    a_checkpoint,
+    a_weights_file,
+    time_is_linear_in_the_number_of_tensors,
+    new_templates_are_valid_configs,
 }
 
-fn average(runs: &Runs) {
+fn average_of_checkpoints(runs: &Runs) {
     let output = runs.train_output(Kind::Seq2Seq);
     let stdout = runs.run_ok::<Average>(Kind::Seq2Seq, &[]);
     ends(&stdout, "mean of step 2\n");
@@ -44,10 +38,8 @@ fn average(runs: &Runs) {
     let file = runs.text_file("averaged.txt", "a b\n");
     let args = ["--checkpoint", "average", "--file", &file];
     let message = runs.run_err::<Translate>(Kind::Transformer, &args);
-    has(
-        &message,
-        "has no averaged weights\n  help: run `zoo average",
-    );
+    let expected = "has no averaged weights\n  help: run `zoo average";
+    has(&message, expected);
     let stdout = runs.run_ok::<Average>(Kind::Transformer, &["--last", "2"]);
     ends(&stdout, "average.safetensors: mean of steps 4, 6\n");
     let values = |weights: &Weights, key: &str| -> Vec<f64> {
@@ -127,12 +119,10 @@ fn a_checkpoint(runs: &Runs) {
     has(&weights, "encoder.layers.0.attention.query.weight");
 }
 
-fn a_file(runs: &Runs) {
+fn a_weights_file(runs: &Runs) {
     let run = &runs.train_output(Kind::Classifier).folder;
-    let file = run
-        .checkpoints()
-        .checkpoint_dir(2)
-        .join("weights.safetensors");
+    let checkpoint = run.checkpoints().checkpoint_dir(2);
+    let file = checkpoint.join("weights.safetensors");
     let file_summary = inspect(&[file.to_str().unwrap()]);
     // A checkpoint outside of a run is treated as a weights file.
     let alone = runs.file("alone");
@@ -158,11 +148,8 @@ fn a_file(runs: &Runs) {
 /// The CPU time of this thread, which does not depend on other programs.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = text
-        .split_whitespace()
-        .next()
-        .and_then(|it| it.parse().ok());
-    match nanoseconds {
+    let first = text.split_whitespace().next();
+    match first.and_then(|it| it.parse().ok()) {
         Some(nanoseconds) => Duration::from_nanos(nanoseconds),
         None => START.elapsed(),
     }
@@ -171,12 +158,11 @@ fn cpu_time() -> Duration {
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// 100,000 modules. Comparing each with all others takes more than 10 s.
-fn many_tensors(runs: &Runs) {
+fn time_is_linear_in_the_number_of_tensors(runs: &Runs) {
     let tensor = |i: usize| (format!("part{i}.weight"), TensorData::new(vec![1_f32], [1]));
     let path = runs.file("many.safetensors");
-    Weights::from_tensors((0..100_000).map(tensor))
-        .replace(&path)
-        .unwrap();
+    let weights = Weights::from_tensors((0..100_000).map(tensor));
+    weights.replace(&path).unwrap();
     let start = cpu_time();
     let text = inspect(&[path.to_str().unwrap()]);
     let took = cpu_time() - start;
@@ -185,7 +171,7 @@ fn many_tensors(runs: &Runs) {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-fn new(_: &Runs) {
+fn new_templates_are_valid_configs(_: &Runs) {
     for kind in zoo_config::TEMPLATES {
         let text = run_ok::<New>(&[kind]);
         zoo_config::Config::parse("my.toml", &text, &[]).unwrap();

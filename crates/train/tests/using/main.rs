@@ -9,6 +9,7 @@ mod evaluation;
 mod generation;
 mod hostile;
 mod inspect;
+mod listing;
 mod outputs;
 mod program;
 mod refusals;
@@ -40,7 +41,9 @@ fn trials(runs: &Runs) -> Vec<Trial> {
     // The rest tests files, processes and messages and does not depend on the device.
     if runs.backend() == Backend::Flex {
         trials.extend(inspect::trials(runs));
+        trials.extend(listing::trials(runs));
         trials.extend(attend::trials(runs));
+        trials.push(attend::in_browser(runs));
         trials.extend(outputs::trials(runs));
         trials.extend(refusals::trials(runs));
         trials.extend(program::trials(runs));

@@ -1,6 +1,5 @@
 //! Errors of commands on trained runs.
 
-use libtest_mimic::Trial;
 use zoo_train::cli::attend::Attend;
 use zoo_train::cli::classify::Classify;
 use zoo_train::cli::eval::Eval;
@@ -8,19 +7,18 @@ use zoo_train::cli::generate::Generate;
 use zoo_train::cli::inspect::Inspect;
 use zoo_train::cli::translate::Translate;
 
-use crate::runs::{Kind, Runs, run_err};
-use crate::shared::{ends, has};
+use crate::runs::*;
 
-pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
-    vec![
-        runs.trial("refusals::missing_run", no_run),
-        runs.trial("refusals::wrong_model_kind", other_kind),
-        runs.trial("refusals::missing_checkpoint", no_checkpoint),
-        runs.trial("refusals::empty_input", empty_input),
-    ]
+trials! {
+    trials(Runs):
+    missing_run,
+    misspelt_paths_have_suggestions,
+    wrong_model_kind,
+    missing_checkpoint,
+    empty_input,
 }
 
-fn no_run(runs: &Runs) {
+fn missing_run(runs: &Runs) {
     let nowhere = runs.file("nowhere").display().to_string();
     let nowhere = &[nowhere.as_str()];
     let expected = "(no config.toml)\n  help: `zoo train CONFIG`";
@@ -30,7 +28,23 @@ fn no_run(runs: &Runs) {
     ends(&run_err::<Inspect>(nowhere), expected);
 }
 
-fn other_kind(runs: &Runs) {
+fn misspelt_paths_have_suggestions(runs: &Runs) {
+    let run = runs.folder(Kind::Transformer);
+    let misspelt = run.with_file_name("Transfomer").display().to_string();
+    let expected = format!("\n  help: did you mean {}?", run.display());
+    let message = run_err::<Translate>(&[&misspelt]);
+    ends(&message, format!("(no config.toml){expected}"));
+    ends(&run_err::<Inspect>(&[&misspelt]), expected);
+    let file = runs.text_file("misspelt.txt", "a\n");
+    let expected = format!("\n  help: did you mean {file}?");
+    let misspelt = file.replace("misspelt.txt", "mispelt.txt");
+    let message = runs.run_err::<Translate>(Kind::Transformer, &["--file", &misspelt]);
+    ends(&message, &expected);
+    let args = ["--source", &file, "--target", &misspelt];
+    ends(&runs.run_err::<Eval>(Kind::Transformer, &args), &expected);
+}
+
+fn wrong_model_kind(runs: &Runs) {
     let file = runs.text_file("kind.txt", "a\n");
     let message = runs.run_err::<Translate>(Kind::Gpt, &["--file", &file]);
     let expected = "is a gpt, which does not support `zoo translate`\n  help: use `zoo generate`";
@@ -40,19 +54,18 @@ fn other_kind(runs: &Runs) {
         "is a transformer, which does not support `zoo classify`\n  help: use `zoo translate`";
     has(&message, expected);
     let message = runs.run_err::<Generate>(Kind::Han, &[]);
-    has(
-        &message,
-        "is a han, which does not support `zoo generate`\n  help: use `zoo classify`",
-    );
-    let hypotheses = runs.file("none.txt").display().to_string();
-    let message = runs.run_err::<Eval>(Kind::Han, &["--hypotheses", &hypotheses]);
-    has(
-        &message,
-        "--hypotheses is only supported for sequence-to-sequence models; this run is a han",
-    );
+    let expected = "is a han, which does not support `zoo generate`\n  help: use `zoo classify`";
+    has(&message, expected);
+    // Before the data is read.
+    let none = runs.file("none.txt").display().to_string();
+    let args = ["--labelled", &none, "--hypotheses", &none];
+    let message = runs.run_err::<Eval>(Kind::Han, &args);
+    let expected =
+        "--hypotheses is only supported for sequence-to-sequence models; this run is a han";
+    has(&message, expected);
 }
 
-fn no_checkpoint(runs: &Runs) {
+fn missing_checkpoint(runs: &Runs) {
     let message = runs.run_err::<Translate>(Kind::Transformer, &["--checkpoint", "3"]);
     ends(&message, "has no checkpoint of step 3 (available: 2, 4, 6)");
 }

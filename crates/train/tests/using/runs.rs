@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use clap::{Args, Parser};
-use libtest_mimic::Trial;
 use zoo_backend::{Backend, OpenDevice};
 use zoo_config::Config;
 use zoo_train::cli::Command;
-use zoo_train::{TrainError, TrainOptions, TrainOutput, train};
+use zoo_train::{CheckpointChoice, TrainError, TrainOptions, TrainOutput, TrainedRun, train};
 
-use crate::shared::TempDir;
+pub(crate) use crate::shared::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -20,6 +19,11 @@ pub(crate) enum Kind {
     Classifier,
     Han,
 }
+
+pub(crate) const KINDS: [Kind; 5] = {
+    use Kind::{Classifier, Gpt, Han, Seq2Seq, Transformer};
+    [Transformer, Seq2Seq, Gpt, Classifier, Han]
+};
 
 /// Lazily trained runs.
 #[derive(Clone)]
@@ -44,14 +48,6 @@ impl Runs {
         self.0.opened.id.backend
     }
 
-    pub(crate) fn trial(&self, name: &str, test: fn(&Self)) -> Trial {
-        let runs = self.clone();
-        Trial::test(name, move || {
-            test(&runs);
-            Ok(())
-        })
-    }
-
     /// A path in the temporary folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.folder.join(name)
@@ -73,6 +69,10 @@ impl Runs {
 
     pub(crate) fn folder(&self, kind: Kind) -> &Path {
         self.train_output(kind).folder.path()
+    }
+
+    pub(crate) fn open(&self, kind: Kind) -> TrainedRun {
+        TrainedRun::open(self.folder(kind), CheckpointChoice::Best, None, &[]).unwrap()
     }
 
     /// The run folder as a command-line argument.
@@ -107,7 +107,7 @@ impl Runs {
             Kind::Transformer => format!(
                 "{copy}model = {{ kind = \"transformer\", d_model = 8, n_heads = 2, layers = 1, \
                  positions = {{ kind = \"learned\", max_positions = 6 }} }}\n\
-                 training.steps = 6\ntraining.checkpoint_every = 2\ntraining.keep = 3\n\
+                 training.steps = 6\ntraining.checkpoint_every = 2\ntraining.keep_checkpoints = 3\n\
                  validation.every = 2"
             ),
             Kind::Seq2Seq => format!(
@@ -116,12 +116,11 @@ impl Runs {
             ),
             Kind::Gpt => {
                 let text = "to be or not to be, that is the question. ".repeat(30);
-                let path = self.write("text.txt", text);
+                let path = self.text_file("text.txt", text);
                 format!(
-                    "data = {{ kind = \"plain\", train = {:?}, test_share = 0.1 }}\n\
+                    "data = {{ kind = \"plain\", train = {path:?}, test_fraction = 0.1 }}\n\
                      model = {{ kind = \"gpt\", d_model = 8, n_heads = 2, layers = 1, context = 16 }}\n\
-                     training.batch_size = 4\ntraining.steps = 2",
-                    path.display().to_string()
+                     training.batch_size = 4\ntraining.steps = 2"
                 )
             }
             Kind::Classifier => "data = { kind = \"listops\", max_depth = 2, max_length = 12, \
@@ -137,12 +136,8 @@ impl Runs {
                           training.batch_size = 10\ntraining.steps = 2"
                 .to_owned(),
         };
-        let text = format!(
-            "run.output = {:?}\nrun.name = \"{kind:?}\"\nbackend.name = \"{}\"\n{sections}\n",
-            self.file("runs").display().to_string(),
-            self.0.opened.id
-        );
-        Config::parse("small.toml", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        let name = format!("{kind:?}");
+        parse_config(self.0.opened.id, &self.0.folder, &name, &sections)
     }
 }
 

@@ -34,11 +34,8 @@ impl Canvas {
     fn draw_text(&mut self, (x, y): (usize, usize), text: &str) {
         let dot = self.dot;
         for (right, down) in font::dots(text) {
-            self.fill(
-                (x + dot * right, y + dot * down),
-                (dot, dot),
-                self.foreground,
-            );
+            let corner = (x + dot * right, y + dot * down);
+            self.fill(corner, (dot, dot), self.foreground);
         }
     }
 
@@ -63,10 +60,8 @@ fn labels(tokens: &[String]) -> Vec<String> {
         if text.chars().count() <= MAX_LABEL_LEN {
             return text;
         }
-        text.chars()
-            .take(MAX_LABEL_LEN - 2)
-            .chain("..".chars())
-            .collect()
+        let first = text.chars().take(MAX_LABEL_LEN - 2);
+        first.chain("..".chars()).collect()
     };
     tokens.iter().enumerate().map(label).collect()
 }
@@ -144,11 +139,8 @@ impl Heatmap<'_> {
             } else {
                 fraction
             };
-            canvas.fill(
-                (left + x, scale_top),
-                (1, SCALE_HEIGHT),
-                theme.colour(value),
-            );
+            let colour = theme.colour(value);
+            canvas.fill((left + x, scale_top), (1, SCALE_HEIGHT), colour);
         }
         let y = scale_top + SCALE_HEIGHT + GAP;
         canvas.draw_text((left, y), &min_text);
@@ -216,11 +208,8 @@ mod tests {
             let (left, top) = (14 + 16 + 6, 14 + 16 + 6);
             for (row, column, value) in [(0, 0, 0.0), (0, 1, 1.0), (1, 0, 0.5)] {
                 let i = 3 * ((top + 40 * row + 20) * width + left + 40 * column + 20);
-                assert_eq!(
-                    pixels[i..i + 3],
-                    theme.colour(value),
-                    "{theme:?} {row} {column}"
-                );
+                let colour = theme.colour(value);
+                assert_eq!(pixels[i..i + 3], colour, "{theme:?} {row} {column}");
             }
         }
     }
@@ -242,10 +231,8 @@ mod tests {
             let keys = vec!["a token that is long".to_owned(); columns];
             let heatmap = heatmap("t", &queries, &keys, &weights);
             let (width, height, ..) = read(&heatmap.to_png(Theme::Light).unwrap());
-            assert!(
-                width <= 2600 && height <= 1650,
-                "{rows} x {columns}: {width} x {height}"
-            );
+            let is_bounded = width <= 2600 && height <= 1650;
+            assert!(is_bounded, "{rows} x {columns}: {width} x {height}");
         }
     }
 }

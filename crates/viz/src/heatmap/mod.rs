@@ -67,19 +67,14 @@ pub(crate) mod tests {
 
     #[test]
     fn mismatched_sizes_are_rejected() {
-        let (queries, keys) = (words("a b"), words("x y z"));
-        for (queries, rows, columns, message) in [
-            (
-                &queries[..],
-                3,
-                2,
-                "t, layer 1, head 1: 3 rows and 2 columns for 2 queries and 3 keys",
-            ),
-            (&[], 0, 3, "t: no tokens to show: 0 queries and 3 keys"),
-        ] {
+        let error = |queries: &[String], (rows, columns)| {
             let wrong = Matrix::new(rows, columns, vec![0.1; rows * columns]).unwrap();
-            let error = check("t", (1, 1), queries, &keys, &wrong).unwrap_err();
-            assert_eq!(error.to_string(), message);
-        }
+            let checked = check("t", (1, 1), queries, &words("x y z"), &wrong);
+            checked.unwrap_err().to_string()
+        };
+        let transposed = "t, layer 1, head 1: 3 rows and 2 columns for 2 queries and 3 keys";
+        assert_eq!(error(&words("a b"), (3, 2)), transposed);
+        let none = "t: no tokens to show: 0 queries and 3 keys";
+        assert_eq!(error(&[], (0, 3)), none);
     }
 }

@@ -38,24 +38,20 @@ impl Heatmap<'_> {
         let top = TITLE + widest(&keys) * sine + 18.0;
         let grid = (columns as f64 * cell, rows as f64 * cell);
         // Rotated labels extend beyond the grid on the right.
-        let label_ends = (0..columns).rev().zip(keys.iter().rev());
-        let label_ends =
-            label_ends.map(|(i, text)| (i as f64 + 0.5) * cell + width(text) * cosine + 8.0);
+        let label_end =
+            |(i, text): (usize, &String)| (i as f64 + 0.5) * cell + width(text) * cosine + 8.0;
+        let label_ends = keys.iter().enumerate().map(label_end);
         let right = label_ends.fold(grid.0.max(170.0), f64::max);
         let title_width = width(&self.title) * 1.3 + MARGIN;
-        let total = (
-            (left + right + MARGIN).max(title_width),
-            top + grid.1 + SCALE,
-        );
+        let total_width = (left + right + MARGIN).max(title_width);
+        let total_height = top + grid.1 + SCALE;
 
         let title = escape(&self.title);
         let mut svg = format!(
-            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {:.0} {:.0}" width="{0:.0}" height="{1:.0}" role="img" aria-label="{title}">
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total_width:.0} {total_height:.0}" width="{total_width:.0}" height="{total_height:.0}" role="img" aria-label="{title}">
 <style>{}</style>
 <text class="zoo-title" x="{MARGIN}" y="20">{title}</text>
 "#,
-            total.0,
-            total.1,
             style(),
         );
         for (i, text) in queries.iter().enumerate() {
@@ -92,10 +88,6 @@ impl Heatmap<'_> {
     }
 }
 
-fn class(value: f32) -> i32 {
-    (value * COLOUR_STEPS as f32).round() as i32
-}
-
 fn class_name(class: i32) -> String {
     let sign = if class < 0 { "n" } else { "s" };
     format!("{sign}{}", class.abs())
@@ -120,20 +112,18 @@ fn style() -> String {
 fn cells(svg: &mut String, heatmap: &Heatmap<'_>, (left, top): (f64, f64), cell: f64) {
     let (rows, columns) = (heatmap.weights.rows(), heatmap.weights.columns());
     let has_tooltips = rows * columns <= MAX_TOOLTIPS;
+    let class_at = |row: usize, column: usize| {
+        let value = heatmap.weights.normalized(heatmap.weights.get(row, column));
+        (value * COLOUR_STEPS as f32).round() as i32
+    };
     for row in 0..rows {
         let y = top + row as f64 * cell;
         let mut column = 0;
         while column < columns {
-            let weight = heatmap.weights.get(row, column);
-            let own = class(heatmap.weights.normalized(weight));
+            let own = class_at(row, column);
             let mut end = column + 1;
-            if !has_tooltips {
-                let same = |i: usize| {
-                    class(heatmap.weights.normalized(heatmap.weights.get(row, i))) == own
-                };
-                while end < columns && same(end) {
-                    end += 1;
-                }
+            while !has_tooltips && end < columns && class_at(row, end) == own {
+                end += 1;
             }
             let rect = format!(
                 r#"<rect class="{}" x="{:.1}" y="{y:.1}" width="{:.1}" height="{cell:.1}""#,
@@ -144,9 +134,10 @@ fn cells(svg: &mut String, heatmap: &Heatmap<'_>, (left, top): (f64, f64), cell:
             if has_tooltips {
                 let _ = writeln!(
                     svg,
-                    "{rect}><title>{} → {}: {weight:.4}</title></rect>",
+                    "{rect}><title>{} → {}: {:.4}</title></rect>",
                     escape(&visible(&heatmap.queries[row])),
                     escape(&visible(&heatmap.keys[column])),
+                    heatmap.weights.get(row, column),
                 );
             } else if own != 0 {
                 // Zero weights show the background.
@@ -193,13 +184,15 @@ mod tests {
     fn tooltips_are_escaped() {
         let weights = Matrix::new(2, 2, vec![0.25, 0.75, 1.0, 0.0]).unwrap();
         let svg = draw(&weights, &words("<s> 好"), &words("a&b \""));
-        assert!(
-            svg.contains("<title>&lt;s&gt; → a&amp;b: 0.2500</title>"),
-            "{svg}"
-        );
-        assert!(svg.contains("<title>好 → &quot;: 0.0000</title>"));
-        assert!(svg.contains("aria-label=\"a &lt;title&gt;\""));
-        assert!(svg.contains(r#"<rect class="s24""#) && svg.contains(r#"<rect class="s6""#));
+        for expected in [
+            "<title>&lt;s&gt; → a&amp;b: 0.2500</title>",
+            "<title>好 → &quot;: 0.0000</title>",
+            "aria-label=\"a &lt;title&gt;\"",
+            "<rect class=\"s24\"",
+            "<rect class=\"s6\"",
+        ] {
+            assert!(svg.contains(expected), "{expected}: {svg}");
+        }
     }
 
     #[test]
@@ -207,10 +200,8 @@ mod tests {
         let weights = Matrix::new(1, 2, vec![-0.5, 1.0]).unwrap();
         let svg = draw(&weights, &words("q"), &words("a b"));
         assert!(svg.contains(r#"<rect class="n12""#), "{svg}");
-        assert!(
-            svg.contains(">-1</text>"),
-            "the scale starts at a negative weight"
-        );
+        // The scale starts at a negative weight.
+        assert!(svg.contains(">-1</text>"), "{svg}");
         let zeros = Matrix::new(1, 2, vec![0.0, 0.0]).unwrap();
         assert!(!draw(&zeros, &words("q"), &words("a b")).contains("NaN"));
     }

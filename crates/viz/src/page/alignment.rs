@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::heatmap::{heatmap, weights};
+use super::heatmap::heatmap;
 use crate::heatmap::check;
 use crate::text::{truncated, width};
 use crate::{Heatmap, Matrix, VizError, escape, visible};
@@ -65,15 +65,7 @@ impl Alignment {
         );
         self.write_links(html);
         html.push_str("</div>\n");
-        heatmap(
-            html,
-            &self.title,
-            None,
-            &self.target,
-            &self.source,
-            &[&self.weights],
-        );
-        weights(html, 0, 0, &self.weights);
+        heatmap(html, &self.heatmap(), None);
     }
 
     /// Writes source and target tokens on two rows, with lines between them.
@@ -124,15 +116,12 @@ impl Alignment {
 /// Horizontal centre of each token on a row, and the width of the row.
 fn centres(texts: &[String]) -> (Vec<f64>, f64) {
     let mut end = 0.0;
-    let centres = texts
-        .iter()
-        .map(|text| {
-            let cell = (width(text) * 1.1 + 14.0).max(24.0);
-            end += cell;
-            end - cell / 2.0
-        })
-        .collect();
-    (centres, end)
+    let centre = |text: &String| {
+        let cell = (width(text) * 1.1 + 14.0).max(24.0);
+        end += cell;
+        end - cell / 2.0
+    };
+    (texts.iter().map(centre).collect(), end)
 }
 
 #[cfg(test)]
@@ -148,10 +137,8 @@ mod tests {
         alignment.unwrap().write(&mut html);
         // 0.03 of 0.97 is below the threshold.
         assert_eq!(html.matches("<path").count(), 4);
-        assert!(
-            html.contains("&lt;of&gt;</text>") && html.contains("好</text>"),
-            "{html}"
-        );
+        let has_tokens = html.contains("&lt;of&gt;</text>") && html.contains("好</text>");
+        assert!(has_tokens, "{html}");
     }
 
     #[test]
@@ -159,10 +146,8 @@ mod tests {
         let weights = Matrix::new(2, 3, vec![0.5; 6]).unwrap();
         let transposed = Alignment::new("t", words("a b"), words("x y z"), weights);
         let error = transposed.unwrap_err().to_string();
-        assert!(
-            error.contains("2 rows and 3 columns for 3 queries and 2 keys"),
-            "{error}"
-        );
+        let expected = "2 rows and 3 columns for 3 queries and 2 keys";
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]

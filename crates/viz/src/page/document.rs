@@ -79,12 +79,8 @@ impl Document {
              <ol class=\"sentences\" tabindex=\"0\" role=\"group\" aria-label=\"Words and their weights. \
              Use the arrow keys to move between words and sentences\">\n",
         );
-        let largest = |weights: &mut dyn Iterator<Item = f32>| {
-            let largest = weights.fold(0.0, f32::max);
-            if largest > 0.0 { largest } else { 1.0 }
-        };
-        let max_sentence = largest(&mut self.sentences.iter().map(|sentence| sentence.weight));
-        let max_product = largest(&mut self.sentences.iter().flat_map(|sentence| {
+        let max_sentence = largest(self.sentences.iter().map(|sentence| sentence.weight));
+        let max_product = largest(self.sentences.iter().flat_map(|sentence| {
             let words = sentence.words.iter();
             words.map(|word| word.weight * sentence.weight)
         }));
@@ -96,7 +92,7 @@ impl Document {
                 weight = sentence.weight,
                 fraction = fraction(sentence.weight, max_sentence),
             );
-            let max_word = largest(&mut sentence.words.iter().map(|word| word.weight));
+            let max_word = largest(sentence.words.iter().map(|word| word.weight));
             for word in &sentence.words {
                 let _ = write!(
                     html,
@@ -130,6 +126,12 @@ impl Document {
     }
 }
 
+/// The largest weight; 1 if none is positive.
+fn largest(weights: impl Iterator<Item = f32>) -> f32 {
+    let largest = weights.fold(0.0, f32::max);
+    if largest > 0.0 { largest } else { 1.0 }
+}
+
 fn fraction(part: f32, whole: f32) -> f32 {
     (part / whole).clamp(0.0, 1.0)
 }
@@ -160,29 +162,24 @@ mod tests {
         let classes = vec![("good".to_owned(), 0.125), ("bad & ugly".to_owned(), 0.875)];
         let mut html = String::new();
         document.with_classes(classes).write(&mut html);
-        assert!(
-            html.contains(
-                "--word-weight:0.250;--product:0.067\" data-weight=\"0.2000\">&lt;b&gt;<"
-            ),
-            "{html}"
-        );
-        assert!(html.contains("--word-weight:1.000;--product:1.000\" data-weight=\"1.0000\">好<"));
+        for word in [
+            "--word-weight:0.250;--product:0.067\" data-weight=\"0.2000\">&lt;b&gt;<",
+            "--word-weight:1.000;--product:1.000\" data-weight=\"1.0000\">好<",
+        ] {
+            assert!(html.contains(word), "{word}: {html}");
+        }
         assert_eq!(html.matches("<li").count(), 3);
-        let (first, second) = (
-            html.find("bad &amp; ugly").unwrap(),
-            html.find("good</span>").unwrap(),
-        );
-        assert!(first < second, "sorted by probability");
+        // Classes are sorted by probability.
+        let first = html.find("bad &amp; ugly").unwrap();
+        assert!(first < html.find("good</span>").unwrap(), "{html}");
         assert!(html.contains("--fraction:0.875\">87.5%"));
     }
 
     #[test]
     fn non_finite_weights_are_rejected() {
         let wrong = Document::new("t", vec![sentence(1.0, &[("a", 0.5), ("b", f32::NAN)])]);
-        assert_eq!(
-            wrong.unwrap_err().to_string(),
-            "t: the weight of word 2 of sentence 1 is NaN; weights must be finite"
-        );
+        let expected = "t: the weight of word 2 of sentence 1 is NaN; weights must be finite";
+        assert_eq!(wrong.unwrap_err().to_string(), expected);
         assert!(Document::new("t", vec![sentence(f32::INFINITY, &[])]).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::heatmap::{heatmap, weights};
+use super::heatmap::heatmap;
 use crate::heatmap::check;
 use crate::{Heatmap, Matrix, VizError, escape};
 
@@ -32,15 +32,12 @@ impl HeadMaps {
         if layers.is_empty() {
             return Err(VizError(format!("{title}: no layers")));
         }
-        for (layer, heads) in layers.iter().enumerate() {
+        for (layer, heads) in (1..).zip(&layers) {
             if heads.is_empty() {
-                return Err(VizError(format!(
-                    "{title}: layer {} has no heads",
-                    layer + 1
-                )));
+                return Err(VizError(format!("{title}: layer {layer} has no heads")));
             }
-            for (head, matrix) in heads.iter().enumerate() {
-                check(&title, (layer + 1, head + 1), &queries, &keys, matrix)?;
+            for (head, matrix) in (1..).zip(heads) {
+                check(&title, (layer, head), &queries, &keys, matrix)?;
             }
         }
         Ok(Self {
@@ -58,26 +55,25 @@ impl HeadMaps {
     /// If the layer or head is out of range.
     pub fn head(&self, layer: usize, head: usize) -> Result<Heatmap<'_>, VizError> {
         let title = &self.title;
+        let out_of_range = |what: String, count: usize| {
+            VizError(format!("{title}: {what} is out of range 1..={count}"))
+        };
         let heads = layer.checked_sub(1).and_then(|i| self.layers.get(i));
-        let heads = heads.ok_or_else(|| {
-            let count = self.layers.len();
-            VizError(format!(
-                "{title}: layer {layer} is out of range 1..={count}"
-            ))
-        })?;
+        let heads =
+            heads.ok_or_else(|| out_of_range(format!("layer {layer}"), self.layers.len()))?;
         let matrix = head.checked_sub(1).and_then(|i| heads.get(i));
-        let matrix = matrix.ok_or_else(|| {
-            let count = heads.len();
-            VizError(format!(
-                "{title}: head {head} of layer {layer} is out of range 1..={count}"
-            ))
-        })?;
-        Ok(Heatmap {
-            title: format!("{title}, layer {layer}, head {head}"),
+        let matrix = matrix
+            .ok_or_else(|| out_of_range(format!("head {head} of layer {layer}"), heads.len()))?;
+        Ok(self.heatmap(format!("{title}, layer {layer}, head {head}"), matrix))
+    }
+
+    fn heatmap<'a>(&'a self, title: String, weights: &'a Matrix) -> Heatmap<'a> {
+        Heatmap {
+            title,
             queries: &self.queries,
             keys: &self.keys,
-            weights: matrix,
-        })
+            weights,
+        }
     }
 
     /// Title of the section.
@@ -87,24 +83,17 @@ impl HeadMaps {
 
     pub(super) fn write(&self, html: &mut String) {
         let title = escape(&self.title);
+        let count = self.layers.len();
+        let plural = if count == 1 { "" } else { "s" };
         let _ = write!(
             html,
-            "<p class=\"soft\">{} {}. Rows are queries, columns are keys. Select a head below or in \
-             the overview.</p>\n\
+            "<p class=\"soft\">{count} layer{plural}. Rows are queries, columns are keys. Select a head \
+             below or in the overview.</p>\n\
              <div class=\"overview\" role=\"group\" aria-label=\"{title}: all heads\">\n",
-            self.layers.len(),
-            if self.layers.len() == 1 {
-                "layer"
-            } else {
-                "layers"
-            }
         );
         for (layer, heads) in self.layers.iter().enumerate() {
-            let _ = writeln!(
-                html,
-                "<div class=\"row\"><span class=\"name\">layer {}</span>",
-                layer + 1
-            );
+            let name = format!("<span class=\"name\">layer {}</span>", layer + 1);
+            let _ = writeln!(html, "<div class=\"row\">{name}");
             for head in 0..heads.len() {
                 let _ = writeln!(
                     html,
@@ -118,21 +107,8 @@ impl HeadMaps {
             html.push_str("</div>\n");
         }
         html.push_str("</div>\n");
-        let heads: Vec<usize> = self.layers.iter().map(Vec::len).collect();
-        let all: Vec<&Matrix> = self.layers.iter().flatten().collect();
-        heatmap(
-            html,
-            &self.title,
-            Some(&heads),
-            &self.queries,
-            &self.keys,
-            &all,
-        );
-        for (layer, heads) in self.layers.iter().enumerate() {
-            for (head, matrix) in heads.iter().enumerate() {
-                weights(html, layer, head, matrix);
-            }
-        }
+        let first = self.heatmap(self.title.clone(), &self.layers[0][0]);
+        heatmap(html, &first, Some(&self.layers));
     }
 }
 

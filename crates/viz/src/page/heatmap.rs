@@ -8,29 +8,29 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::text::width;
-use crate::{Matrix, escape, visible};
+use crate::{Heatmap, Matrix, escape, visible};
 
-/// Writes a heatmap with its controls. `heads` is the number of heads of each layer, if layer and
-/// head can be selected.
-pub(super) fn heatmap(
-    html: &mut String,
-    title: &str,
-    heads: Option<&[usize]>,
-    queries: &[String],
-    keys: &[String],
-    matrices: &[&Matrix],
-) {
+/// Writes a heatmap with its controls and the weights of `layers`, of which layer and head can be
+/// selected, or of the map itself.
+pub(super) fn heatmap(html: &mut String, map: &Heatmap<'_>, layers: Option<&[Vec<Matrix>]>) {
     html.push_str("<div class=\"controls\">\n");
-    if let Some(heads) = heads {
-        select(html, "layer", heads.len());
-        select(html, "head", heads.iter().copied().max().unwrap_or(1));
+    let mut matrices = vec![];
+    if let Some(layers) = layers {
+        select(html, "layer", layers.len());
+        select(html, "head", layers.iter().map(Vec::len).max().unwrap_or(1));
+        for (layer, heads) in layers.iter().enumerate() {
+            let heads = heads.iter().enumerate();
+            matrices.extend(heads.map(|(head, matrix)| (layer, head, matrix)));
+        }
+    } else {
+        matrices.push((0, 0, map.weights));
     }
     // Cells of short texts are larger; labels of long texts must be readable.
-    let longest = queries.len().max(keys.len());
+    let longest = map.queries.len().max(map.keys.len());
     let cell = (560 / longest.max(1)).clamp(16, 34);
-    let gamma = has_small_weights(matrices).then_some(" checked");
-    let gamma = gamma.unwrap_or_default();
-    let shared = heads.map_or("", |_| "<option value=\"shared\">shared</option>");
+    let gamma = has_small_weights(matrices.iter().map(|(.., matrix)| *matrix));
+    let gamma = if gamma { " checked" } else { "" };
+    let shared = layers.map_or("", |_| "<option value=\"shared\">shared</option>");
     let _ = write!(
         html,
         "<label>colour scale: <select class=\"colour-scale\"><option value=\"head\">per head</option>\
@@ -42,23 +42,33 @@ pub(super) fn heatmap(
          <div class=\"map\" tabindex=\"0\" role=\"group\" style=\"--cell:{cell}px\" aria-label=\"{}: weights. \
          Use the arrow keys to move between cells, Home and End within a row, Page Up and Page Down within a \
          column\">\n<div class=\"grid\">\n<div class=\"corner\" aria-hidden=\"true\"></div>\n",
-        escape(title)
+        escape(&map.title)
     );
-    labels(html, "keys", keys);
-    labels(html, "queries", queries);
+    labels(html, "keys", map.keys);
+    labels(html, "queries", map.queries);
     let _ = write!(
         html,
         "<div class=\"cells\"><canvas width=\"{}\" height=\"{}\" aria-hidden=\"true\"></canvas>\
          <div class=\"cursor\" hidden></div></div>\n</div>\n</div>\n\
          <p class=\"visually-hidden\" role=\"status\"></p>\n",
-        keys.len(),
-        queries.len()
+        map.keys.len(),
+        map.queries.len()
     );
+    // The script draws the embedded weights.
+    for (layer, head, matrix) in matrices {
+        let (low, high) = matrix.range();
+        let data = encode(matrix);
+        let _ = writeln!(
+            html,
+            "<script type=\"text/plain\" class=\"weights\" data-layer=\"{layer}\" data-head=\"{head}\" \
+             data-low=\"{low}\" data-high=\"{high}\">{data}</script>"
+        );
+    }
 }
 
 /// Whether most rows would be pale, because the largest weight is far above theirs. The first query
 /// of causal attention has only one visible key, so its weight is always 1.
-fn has_small_weights(matrices: &[&Matrix]) -> bool {
+fn has_small_weights<'a>(matrices: impl Iterator<Item = &'a Matrix>) -> bool {
     let mut largest = Vec::new();
     for matrix in matrices {
         for row in matrix.weights().chunks(matrix.columns()) {
@@ -67,9 +77,8 @@ fn has_small_weights(matrices: &[&Matrix]) -> bool {
         }
     }
     largest.sort_by(f32::total_cmp);
-    largest
-        .get(largest.len() / 2)
-        .is_some_and(|median| *median < 0.5)
+    let median = largest.get(largest.len() / 2);
+    median.is_some_and(|median| *median < 0.5)
 }
 
 fn select(html: &mut String, name: &str, count: usize) {
@@ -101,28 +110,13 @@ fn labels(html: &mut String, class: &str, tokens: &[String]) {
     html.push_str("</div>\n");
 }
 
-/// Embeds the weights of a matrix for the script.
-pub(super) fn weights(html: &mut String, layer: usize, head: usize, matrix: &Matrix) {
-    let (low, high) = matrix.range();
-    let data = encode(matrix);
-    let _ = writeln!(
-        html,
-        "<script type=\"text/plain\" class=\"weights\" data-layer=\"{layer}\" data-head=\"{head}\" \
-         data-low=\"{low}\" data-high=\"{high}\">{data}</script>"
-    );
-}
-
 /// Encodes weights as 16-bit integers over their range, in base64.
 fn encode(matrix: &Matrix) -> String {
     let (low, high) = matrix.range();
-    let span = high - low;
     let mut bytes = Vec::with_capacity(2 * matrix.weights().len());
     for weight in matrix.weights() {
-        let fraction = if span > 0.0 {
-            (weight - low) / span
-        } else {
-            0.0
-        };
+        // 0/0 of an empty range is NaN, which is converted to 0.
+        let fraction = (weight - low) / (high - low);
         let step = (fraction * f32::from(u16::MAX)).round() as u16;
         bytes.extend(step.to_le_bytes());
     }
@@ -141,19 +135,16 @@ mod tests {
             causal[8 * row..=9 * row].fill(1.0 / (row + 1) as f32);
         }
         let causal = Matrix::new(8, 8, causal).unwrap();
-        assert!(!has_small_weights(&[&sharp]));
-        assert!(has_small_weights(&[&causal]));
-        assert!(!has_small_weights(&[]));
+        assert!(!has_small_weights([&sharp].into_iter()));
+        assert!(has_small_weights([&causal].into_iter()));
+        assert!(!has_small_weights([].into_iter()));
     }
 
     #[test]
     fn single_characters_and_tooltips_of_labels() {
         let mut html = String::new();
-        labels(
-            &mut html,
-            "keys",
-            &["好".to_owned(), "ab".to_owned(), "x".repeat(40)],
-        );
+        let tokens = ["好".to_owned(), "ab".to_owned(), "x".repeat(40)];
+        labels(&mut html, "keys", &tokens);
         assert!(html.contains("<span class=\"single\">好</span><span>ab</span><span title=\"xxx"));
     }
 

@@ -27,25 +27,21 @@ pub enum Part {
 }
 
 impl Part {
-    fn title(&self) -> &str {
-        match self {
-            Self::Heads(part) => part.title(),
-            Self::Alignment(part) => &part.title,
-            Self::Document(part) => &part.title,
-        }
+    /// Escaped title and CSS class.
+    fn title_and_class(&self) -> (String, &'static str) {
+        let (title, class) = match self {
+            Self::Heads(part) => (part.title(), "heads"),
+            Self::Alignment(part) => (part.title.as_str(), "alignment"),
+            Self::Document(part) => (part.title.as_str(), "document"),
+        };
+        (escape(title), class)
     }
 
-    /// Writes the section and returns its CSS class.
-    fn write(&self, html: &mut String) -> &'static str {
+    fn write(&self, html: &mut String) {
         match self {
             Self::Heads(part) => part.write(html),
             Self::Alignment(part) => part.write(html),
             Self::Document(part) => part.write(html),
-        }
-        match self {
-            Self::Heads(_) => "heads",
-            Self::Alignment(_) => "alignment",
-            Self::Document(_) => "document",
         }
     }
 }
@@ -104,21 +100,20 @@ impl AttentionPage {
         }
         if self.parts.len() > 1 {
             html.push_str("<nav aria-label=\"sections\">\n");
-            for (i, part) in self.parts.iter().enumerate() {
-                let title = escape(part.title());
-                let _ = writeln!(html, "<a href=\"#part-{}\">{title}</a>", i + 1);
+            for (i, part) in (1..).zip(&self.parts) {
+                let (title, _) = part.title_and_class();
+                let _ = writeln!(html, "<a href=\"#part-{i}\">{title}</a>");
             }
             html.push_str("</nav>\n");
         }
-        for (i, part) in self.parts.iter().enumerate() {
-            let mut body = String::new();
-            let class = part.write(&mut body);
-            let title = escape(part.title());
+        for (i, part) in (1..).zip(&self.parts) {
+            let (title, class) = part.title_and_class();
             let _ = writeln!(
                 html,
-                "<section class=\"part {class}\" id=\"part-{}\">\n<h2>{title}</h2>\n{body}</section>",
-                i + 1,
+                "<section class=\"part {class}\" id=\"part-{i}\">\n<h2>{title}</h2>"
             );
+            part.write(&mut html);
+            html.push_str("</section>\n");
         }
         let _ = write!(
             html,
@@ -132,21 +127,15 @@ impl AttentionPage {
 
 fn theme_variables() -> String {
     let root = |theme: Theme| format!(":root {{ --background: {} }}", hex(theme.background()));
-    format!(
-        "{}\n@media (prefers-color-scheme: dark) {{ {} }}\n",
-        root(Theme::Light),
-        root(Theme::Dark)
-    )
+    let [light, dark] = Theme::ALL.map(root);
+    format!("{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n")
 }
 
 /// Colour maps for the script: positive and negative, for each theme.
 fn ramps() -> String {
-    let theme = |theme: Theme| format!("[{:?}, {:?}]", theme.positive(), theme.negative());
-    format!(
-        "{{ light: {}, dark: {} }}",
-        theme(Theme::Light),
-        theme(Theme::Dark)
-    )
+    let ramps = |theme: Theme| format!("[{:?}, {:?}]", theme.positive(), theme.negative());
+    let [light, dark] = Theme::ALL.map(ramps);
+    format!("{{ light: {light}, dark: {dark} }}")
 }
 
 #[cfg(test)]
@@ -155,15 +144,11 @@ mod tests {
     use crate::Matrix;
     use crate::heatmap::tests::words;
 
-    fn page(tokens: &[String]) -> String {
+    fn page(tokens: Vec<String>, (layers, heads): (usize, usize)) -> String {
         let n = tokens.len();
         let matrix = Matrix::new(n, n, vec![1.0 / n as f32; n * n]).unwrap();
-        let maps = HeadMaps::new(
-            "</script>",
-            tokens.to_vec(),
-            tokens.to_vec(),
-            vec![vec![matrix]],
-        );
+        let layers = vec![vec![matrix; heads]; layers];
+        let maps = HeadMaps::new("</script>", tokens.clone(), tokens, layers);
         AttentionPage {
             title: "a <page> & \"more\"".to_owned(),
             notes: vec!["<img src=x>".to_owned()],
@@ -174,7 +159,7 @@ mod tests {
 
     #[test]
     fn page_has_no_external_resources() {
-        let html = page(&words("a b"));
+        let html = page(words("a b"), (1, 1));
         for pattern in ["http://", "https://", "src=\"", "@import", "url(", "fetch("] {
             assert!(!html.contains(pattern), "{pattern}");
         }
@@ -184,7 +169,7 @@ mod tests {
     #[test]
     fn text_is_escaped() {
         let tokens = words("</script><script>alert(1)</script> <b>bold</b> \" ' & 好 \u{202e}");
-        let html = page(&tokens);
+        let html = page(tokens, (1, 1));
         assert!(html.contains("<title>a &lt;page&gt; &amp; &quot;more&quot;</title>"));
         assert!(html.contains("&lt;img src=x&gt;"));
         assert!(!html.contains("<b>") && !html.contains("alert(1)</script>"));
@@ -196,21 +181,10 @@ mod tests {
 
     #[test]
     fn page_size_is_proportional_to_the_weights() {
-        let tokens: Vec<String> = (0..200).map(|i| format!("t{i}")).collect();
-        let matrix = Matrix::new(200, 200, vec![0.005; 40_000]).unwrap();
-        let layers = vec![vec![matrix; 8]; 6];
-        let maps = HeadMaps::new("Encoder", tokens.clone(), tokens, layers).unwrap();
-        let html = AttentionPage {
-            parts: vec![Part::Heads(maps)],
-            ..AttentionPage::default()
-        }
-        .to_html();
-        let weights = 6 * 8 * 40_000;
-        assert!(html.len() < 3 * weights, "{} bytes", html.len());
-    }
-
-    #[test]
-    fn empty_page() {
+        let tokens = (0..200).map(|i| format!("t{i}")).collect();
+        let size = page(tokens, (6, 8)).len();
+        let weights = 6 * 8 * 200 * 200;
+        assert!(size < 3 * weights, "{size} bytes");
         let html = AttentionPage::default().to_html();
         assert!(html.contains("No attention weights"), "{html}");
     }

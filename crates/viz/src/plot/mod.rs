@@ -73,18 +73,13 @@ impl Plot {
     /// Renders the plot. Points outside of the domain of an axis are skipped.
     pub fn to_svg(&self) -> String {
         let contains = |x: f64, y: f64| self.x.contains(x) && self.y.contains(y);
-        let lines: Vec<Line> = self
-            .lines
-            .iter()
-            .map(|line| {
-                let mut line = line.clone();
-                line.points.retain(|(x, y)| contains(*x, *y));
-                line.band
-                    .retain(|(x, low, high)| contains(*x, *low) && contains(*x, *high));
-                line
-            })
-            .filter(|line| !line.points.is_empty())
-            .collect();
+        let mut lines = self.lines.clone();
+        for line in &mut lines {
+            line.points.retain(|(x, y)| contains(*x, *y));
+            let band = |(x, low, high): &(f64, f64, f64)| contains(*x, *low) && contains(*x, *high);
+            line.band.retain(band);
+        }
+        lines.retain(|line| !line.points.is_empty());
         let height = HEIGHT + LEGEND_LINE * lines.len() as f64 + 8.0;
         let title = escape(&self.title);
         let mut svg = format!(
@@ -128,12 +123,11 @@ impl<'a> Frame<'a> {
         let points = || lines.iter().flat_map(|line| &line.points);
         let bands = || lines.iter().flat_map(|line| &line.band);
         let low_and_high = bands().flat_map(|(_, low, high)| [*low, *high]);
+        let values = points().map(|point| point.1).chain(low_and_high);
         Self {
             plot,
             x_range: plot.x.range(points().map(|point| point.0)),
-            y_range: plot
-                .y
-                .range(points().map(|point| point.1).chain(low_and_high)),
+            y_range: plot.y.range(values),
         }
     }
 
@@ -215,14 +209,10 @@ impl<'a> Frame<'a> {
         if !line.markers {
             return;
         }
+        let (x_axis, y_axis) = (&self.plot.x, &self.plot.y);
         for (x, y) in &line.points {
-            let title = format!(
-                "{} at {} = {}: {}",
-                line.name,
-                self.plot.x.title,
-                (self.plot.x.label)(*x),
-                (self.plot.y.label)(*y)
-            );
+            let (x_label, y_label) = ((x_axis.label)(*x), (y_axis.label)(*y));
+            let title = format!("{} at {} = {x_label}: {y_label}", line.name, x_axis.title);
             svg.push_str(&marker(line.colour, self.x(*x), self.y(*y), &title));
         }
     }
@@ -256,20 +246,17 @@ fn draw_legend(svg: &mut String, line: &Line, index: usize) {
 /// Marker of a point. When colours repeat, the shape changes.
 fn marker(colour: usize, x: f64, y: f64, title: &str) -> String {
     let (round, colour) = (colour / COLOURS.len(), COLOURS[colour % COLOURS.len()]);
-    let shape = match round {
-        0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.5" fill="{colour}">"#),
-        1 => format!(
-            r#"<rect x="{:.1}" y="{:.1}" width="8" height="8" fill="{colour}">"#,
-            x - 4.0,
-            y - 4.0
-        ),
-        _ => format!(
-            r#"<path d="M {x:.1} {:.1} l 5 9 h -10 z" fill="{colour}">"#,
-            y - 5.5
-        ),
+    let (left, top, tip) = (x - 4.0, y - 4.0, y - 5.5);
+    let (name, shape) = match round {
+        0 => ("circle", format!(r#"cx="{x:.1}" cy="{y:.1}" r="3.5""#)),
+        1 => {
+            let corner = format!(r#"x="{left:.1}" y="{top:.1}""#);
+            ("rect", corner + r#" width="8" height="8""#)
+        }
+        _ => ("path", format!(r#"d="M {x:.1} {tip:.1} l 5 9 h -10 z""#)),
     };
-    let name = ["circle", "rect", "path"][round.min(2)];
-    format!("{shape}<title>{}</title></{name}>\n", escape(title))
+    let title = escape(title);
+    format!("<{name} {shape} fill=\"{colour}\"><title>{title}</title></{name}>\n")
 }
 
 #[cfg(test)]
@@ -306,11 +293,9 @@ mod tests {
 
     /// Number of the first attribute of this name.
     fn attribute(text: &str, name: &str) -> f64 {
-        let rest = text
-            .split_once(&format!("{name}=\""))
-            .expect("an attribute");
-        let number = rest.1.split_once('"').expect("its end").0;
-        number.parse().expect("a number")
+        let (_, value) = text.split_once(&format!("{name}=\"")).unwrap();
+        let (number, _) = value.split_once('"').unwrap();
+        number.parse().unwrap()
     }
 
     #[test]
@@ -327,38 +312,26 @@ mod tests {
     #[test]
     fn legend_is_below_the_plot() {
         let svg = plot(Scale::Linear, vec![line(vec![(1.0, 1.0), (2.0, 2.0)]); 3]).to_svg();
-        let texts: Vec<&str> = svg
+        let texts = svg
             .split("<text")
-            .filter(|text| text.contains("a &lt;b&gt;<"))
-            .collect();
-        assert_eq!(texts.len(), 3);
-        let positions: Vec<f64> = texts.iter().map(|text| attribute(text, "y")).collect();
-        assert!(
-            positions.iter().all(|y| *y > HEIGHT - BOTTOM + 34.0),
-            "{positions:?}"
-        );
-        assert!(
-            positions.windows(2).all(|pair| pair[1] - pair[0] > 12.0),
-            "{positions:?}"
-        );
+            .filter(|text| text.contains("a &lt;b&gt;<"));
+        let positions: Vec<f64> = texts.map(|text| attribute(text, "y")).collect();
+        assert_eq!(positions.len(), 3);
+        assert!(positions[0] > HEIGHT - BOTTOM + 34.0, "{positions:?}");
+        let mut pairs = positions.windows(2);
+        assert!(pairs.all(|pair| pair[1] - pair[0] > 12.0), "{positions:?}");
     }
 
     #[test]
     fn values_outside_of_the_domain_are_skipped() {
-        let points = vec![
-            (1.0, 0.0),
-            (2.0, 3.0),
-            (3.0, f64::NAN),
-            (4.0, f64::INFINITY),
-        ];
+        let values = [0.0, 3.0, f64::NAN, f64::INFINITY];
+        let points: Vec<(f64, f64)> = [1.0, 2.0, 3.0, 4.0].into_iter().zip(values).collect();
         let log = plot(Scale::Log, vec![line(points.clone())]).to_svg();
         assert_eq!(log.matches("<circle").count(), 2);
         let linear = plot(Scale::Linear, vec![line(points)]).to_svg();
         assert_eq!(linear.matches("<circle").count(), 3);
-        assert!(
-            !linear.contains("NaN") && !linear.contains("inf"),
-            "{linear}"
-        );
+        let is_finite = !linear.contains("NaN") && !linear.contains("inf");
+        assert!(is_finite, "{linear}");
         let empty = plot(Scale::Log, vec![line(vec![(1.0, -1.0)])]).to_svg();
         assert!(empty.contains("no &lt;data&gt;"));
     }

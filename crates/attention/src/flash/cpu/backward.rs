@@ -1,16 +1,17 @@
 //! The backward pass of some query tiles, which accumulates the gradients of keys and values.
 
+use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 use zoo_kernels::cpu::Simd;
 use zoo_kernels::cpu::dispatch;
-use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
+use zoo_kernels::cpu::matmul::{Accumulate, matmul};
 
 use super::call::{BackwardInputs, Call, GradSlices, STATS, Tile};
 use super::finite::{add_non_finite_by_key, add_non_finite_by_query, finite_copy};
 use super::kernel::{
-    KEYS, QUERIES, clear_masked, column_dots, columns_to_rows, multiply, rows_to_columns,
-    scale_columns, softmax_backward,
+    KEYS, QUERIES, clear_masked, column_dots, columns_of, columns_to_rows, multiply, rows_of,
+    rows_to_columns, scale_columns, softmax_backward,
 };
 use super::score::{finish_scores, write_dropout_factors};
 use super::scratch::Scratch;
@@ -124,14 +125,7 @@ unsafe fn backward_part<S: Simd>(
         );
         d_query_t.fill(0.0);
 
-        for (keys, is_unmasked) in call.plan.tiles(example, row) {
-            let tile = Tile {
-                example,
-                head: query_head,
-                queries: queries.clone(),
-                keys,
-                is_unmasked,
-            };
+        for tile in call.tiles([example, query_head], row) {
             let (key_count, first_key) = (tile.keys.len(), tile.keys.start);
             let is_written = &mut is_written[first_key / KEYS];
             let mode = if std::mem::replace(is_written, true) {
@@ -145,7 +139,7 @@ unsafe fn backward_part<S: Simd>(
                 // dV += P · dO, dK += dS · Q, over the queries of the tile.
                 matmul::<S, false>(
                     [key_count, count, wide_value],
-                    by_key(buffers.weights.as_ptr(), QUERIES),
+                    rows_of(buffers.weights.as_ptr(), QUERIES),
                     (d_context_rows, wide_value),
                     (
                         d_value_sum.as_mut_ptr().add(first_key * wide_value),
@@ -155,22 +149,18 @@ unsafe fn backward_part<S: Simd>(
                 );
                 matmul::<S, false>(
                     [key_count, count, wide_head],
-                    by_key(buffers.d_scores.as_ptr(), QUERIES),
+                    rows_of(buffers.d_scores.as_ptr(), QUERIES),
                     (query_rows, wide_head),
                     (d_key.as_mut_ptr().add(first_key * wide_head), wide_head),
                     mode,
                 );
                 // dQ += dSᵀ · K, transposed like the queries.
                 let key_rows = &key[first_key * d_head..][..key_count * d_head];
-                let finite_key = finite_copy(key_rows, call.may_mask(is_unmasked));
-                let columns = Scalars {
-                    start: finite_key.as_deref().unwrap_or(key_rows).as_ptr(),
-                    row_stride: 1,
-                    column_stride: d_head,
-                };
+                let finite_key = finite_copy(key_rows, call.may_mask(tile.is_unmasked));
+                let finite_rows = finite_key.as_deref().unwrap_or(key_rows);
                 matmul::<S, false>(
                     [d_head, key_count, QUERIES],
-                    columns,
+                    columns_of(finite_rows.as_ptr(), d_head),
                     (buffers.d_scores.as_ptr(), QUERIES),
                     (d_query_t.as_mut_ptr(), QUERIES),
                     Accumulate::Add,
@@ -234,14 +224,7 @@ unsafe fn backward_bias_tile<S: Simd>(
     let mut buffers = TileBuffers::new(call, &mut scratch);
     // SAFETY: the caller enabled the instructions.
     unsafe { buffers.load_queries::<S>(call, saved, first, queries.len()) };
-    for (keys, is_unmasked) in call.plan.tiles(example, row) {
-        let tile = Tile {
-            example,
-            head,
-            queries: queries.clone(),
-            keys,
-            is_unmasked,
-        };
+    for tile in call.tiles([example, head], row) {
         // SAFETY: the caller enabled the instructions.
         unsafe { buffers.compute_tile::<S>(call, &tile, GradTarget::Scores) };
         for (column, key) in buffers.d_scores.chunks_exact(QUERIES).zip(tile.keys) {
@@ -252,7 +235,6 @@ unsafe fn backward_bias_tile<S: Simd>(
     }
 }
 
-/// The values whose gradient is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GradTarget {
     /// The scores, to which a bias is added.
@@ -279,7 +261,12 @@ struct TileBuffers<'a> {
 
 impl<'a> TileBuffers<'a> {
     fn new(call: &Call<'_>, scratch: &'a mut Scratch) -> Self {
-        let tile_if = |is_needed: bool| if is_needed { KEYS * QUERIES } else { 0 };
+        let [d_head, d_value] = call.shape.widths();
+        let keys_if = |is_needed: bool| if is_needed { KEYS } else { 0 };
+        let [dropout, softcap] = [call.dropout.is_some(), call.softcap.is_some()].map(keys_if);
+        let rows = [
+            d_head, d_value, d_value, KEYS, KEYS, 1, 1, 1, dropout, softcap,
+        ];
         let [
             query_t,
             d_context_t,
@@ -291,18 +278,7 @@ impl<'a> TileBuffers<'a> {
             delta,
             factors,
             softcap_grad,
-        ] = scratch.split([
-            call.shape.d_head * QUERIES,
-            call.shape.d_value * QUERIES,
-            call.shape.d_value * QUERIES,
-            KEYS * QUERIES,
-            KEYS * QUERIES,
-            QUERIES,
-            QUERIES,
-            QUERIES,
-            tile_if(call.dropout.is_some()),
-            tile_if(call.softcap.is_some()),
-        ]);
+        ] = scratch.split(rows.map(|rows| rows * QUERIES));
         Self {
             query_t,
             d_context_t,
@@ -337,10 +313,7 @@ impl<'a> TileBuffers<'a> {
         // SAFETY: the caller enabled the instructions.
         unsafe {
             rows_to_columns::<S>(query, d_head, self.query_t);
-            scale_columns::<S>(
-                self.query_t,
-                &[call.scale * std::f32::consts::LOG2_E; QUERIES],
-            );
+            scale_columns::<S>(self.query_t, &[call.scale * LOG2_E; QUERIES]);
             rows_to_columns::<S>(d_context, d_value, self.d_context_t);
             rows_to_columns::<S>(context, d_value, self.context_t);
             // Summed in the order of the matmul of `d_weights`: if only one key is visible, the
@@ -379,7 +352,7 @@ impl<'a> TileBuffers<'a> {
         unsafe {
             matmul::<S, false>(
                 [count, d_head, QUERIES],
-                by_key(key.as_ptr().add(first * d_head), d_head),
+                rows_of(key.as_ptr().add(first * d_head), d_head),
                 (self.query_t.as_ptr(), QUERIES),
                 (self.weights.as_mut_ptr(), QUERIES),
                 Accumulate::Overwrite,
@@ -390,7 +363,7 @@ impl<'a> TileBuffers<'a> {
             let scores = self.weights.as_mut_ptr();
             matmul::<S, false>(
                 [count, d_value, QUERIES],
-                by_key(value.as_ptr().add(first * d_value), d_value),
+                rows_of(value.as_ptr().add(first * d_value), d_value),
                 (self.d_context_t.as_ptr(), QUERIES),
                 (d_scores, QUERIES),
                 Accumulate::Overwrite,
@@ -403,17 +376,8 @@ impl<'a> TileBuffers<'a> {
                 GradTarget::Scores => 1.0,
                 GradTarget::DotProducts => call.scale,
             };
-            softmax_backward::<S>(
-                count,
-                scores,
-                d_scores,
-                [
-                    self.max.as_ptr(),
-                    self.inverse.as_ptr(),
-                    self.delta.as_ptr(),
-                ],
-                scale,
-            );
+            let rows = [&self.max, &self.inverse, &self.delta].map(|row| row.as_ptr());
+            softmax_backward::<S>(count, scores, d_scores, rows, scale);
             if call.softcap.is_some() && target == GradTarget::DotProducts {
                 multiply::<S>(count, d_scores, self.softcap_grad.as_ptr());
             }
@@ -424,16 +388,6 @@ impl<'a> TileBuffers<'a> {
                 multiply::<S>(count, scores, self.factors.as_ptr());
             }
         }
-    }
-}
-
-/// A row of scalars for each key, with a stride of `width`.
-#[inline(always)]
-fn by_key(start: *const f32, width: usize) -> Scalars {
-    Scalars {
-        start,
-        row_stride: width,
-        column_stride: 1,
     }
 }
 
@@ -449,7 +403,6 @@ fn pad_rows(rows: &[f32], width: usize, buffer: &mut [f32], wide: usize) -> *con
     buffer.as_ptr()
 }
 
-/// Copies padded rows without their padding.
 fn unpad_rows(wide_rows: &[f32], wide: usize, rows: &mut [f32], width: usize) {
     for (from, row) in wide_rows
         .chunks_exact(wide)

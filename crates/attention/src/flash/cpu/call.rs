@@ -57,6 +57,20 @@ impl Call<'_> {
         !is_unmasked || self.mask.is_some() || self.bias.is_some()
     }
 
+    /// The tiles of a row of the plan, for the queries of `[example, head]`.
+    pub(super) fn tiles(&self, head: [usize; 2], row: usize) -> impl Iterator<Item = Tile> {
+        let [example, head] = head;
+        let queries = self.plan.queries(row);
+        let tiles = self.plan.tiles(example, row);
+        tiles.map(move |(keys, is_unmasked)| Tile {
+            example,
+            head,
+            queries: queries.clone(),
+            keys,
+            is_unmasked,
+        })
+    }
+
     /// A bit set of which of up to 64 queries of `[example, head]` attend to a key.
     pub(super) fn visible(
         &self,

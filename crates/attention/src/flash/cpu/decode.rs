@@ -200,12 +200,8 @@ impl KeyTile<'_> {
         let seq_q = self.call.shape.seq_q;
         // SAFETY: the caller enabled the instructions.
         unsafe {
-            dot_products::<S, Q>(
-                &query[..Q * d_head],
-                self.key,
-                scores,
-                [lane_sums, transposed],
-            );
+            let query = &query[..Q * d_head];
+            dot_products::<S, Q>(query, self.key, scores, [lane_sums, transposed]);
             let width = d_value + STATS;
             for (row, (scores, partial)) in scores
                 .chunks_exact_mut(KEYS)
@@ -213,11 +209,8 @@ impl KeyTile<'_> {
                 .take(Q)
                 .enumerate()
             {
-                let row = QueryRow {
-                    head: self.first_head + (first + row) / seq_q,
-                    query: (first + row) % seq_q,
-                };
-                self.finish_scores::<S>(&row, scores);
+                let head = self.first_head + (first + row) / seq_q;
+                self.finish_scores::<S>(head, (first + row) % seq_q, scores);
                 let (context, stats) = partial.split_at_mut(d_value);
                 let rescale = online_softmax::<S>(scores, stats);
                 if rescale != 1.0 {
@@ -238,7 +231,7 @@ impl KeyTile<'_> {
     ///
     /// The instructions of `S` are enabled.
     #[inline(always)]
-    unsafe fn finish_scores<S: Simd>(&self, row: &QueryRow, scores: &mut [f32]) {
+    unsafe fn finish_scores<S: Simd>(&self, head: usize, query: usize, scores: &mut [f32]) {
         let call = self.call;
         if let Some(cap) = call.softcap {
             // SAFETY: the number of scores is a multiple of the lanes.
@@ -247,32 +240,26 @@ impl KeyTile<'_> {
         let (scores, padding) = scores.split_at_mut(self.keys.len());
         padding.fill(f32::NEG_INFINITY);
         if let Some(slopes) = call.alibi {
-            let position = query_position(&call.shape, row.query);
-            let slope = slopes[row.head] * LOG2_E;
+            let position = query_position(&call.shape, query);
+            let slope = slopes[head] * LOG2_E;
             for (score, key) in scores.iter_mut().zip(self.keys.clone()) {
                 *score -= slope * ((position - key as i64) as f32).abs();
             }
         }
         if let Some(bias) = call.bias {
             for (score, key) in scores.iter_mut().zip(self.keys.clone()) {
-                *score = add_bias(*score, bias.get([self.example, row.head, row.query, key]));
+                *score = add_bias(*score, bias.get([self.example, head, query, key]));
             }
         }
         if !self.is_unmasked || call.mask.is_some() {
-            let head = [self.example, row.head];
+            let head = [self.example, head];
             for (score, key) in scores.iter_mut().zip(self.keys.clone()) {
-                let visible = call.visible(head, row.query..row.query + 1, key);
-                if visible & 1 == 0 {
+                if call.visible(head, query..query + 1, key) & 1 == 0 {
                     *score = f32::NEG_INFINITY;
                 }
             }
         }
     }
-}
-
-struct QueryRow {
-    head: usize,
-    query: usize,
 }
 
 /// The dot products of `Q` queries with the keys of a tile, a row of [`KEYS`] for each.
@@ -404,30 +391,13 @@ unsafe fn add_weighted_values<S: Simd, const Q: usize>(
     let mut column = 0;
     while d_value - column >= S::LANES {
         let wide = (d_value - column) / S::LANES >= S::TILE_VECTORS;
+        let columns = [d_value, column];
         // SAFETY: as many registers of each row are left.
         column += unsafe {
             match S::TILE_VECTORS {
-                4 if wide => add_weighted_columns::<S, Q, 4>(
-                    count,
-                    weights,
-                    value,
-                    partial,
-                    [d_value, column],
-                ),
-                2 if wide => add_weighted_columns::<S, Q, 2>(
-                    count,
-                    weights,
-                    value,
-                    partial,
-                    [d_value, column],
-                ),
-                _ => add_weighted_columns::<S, Q, 1>(
-                    count,
-                    weights,
-                    value,
-                    partial,
-                    [d_value, column],
-                ),
+                4 if wide => add_columns::<S, Q, 4>(count, weights, value, partial, columns),
+                2 if wide => add_columns::<S, Q, 2>(count, weights, value, partial, columns),
+                _ => add_columns::<S, Q, 1>(count, weights, value, partial, columns),
             }
         };
     }
@@ -453,7 +423,7 @@ unsafe fn add_weighted_values<S: Simd, const Q: usize>(
 /// As for [`add_weighted_values`], whose checks have passed; `W` registers from `column` on are
 /// within the rows.
 #[inline(always)]
-unsafe fn add_weighted_columns<S: Simd, const Q: usize, const W: usize>(
+unsafe fn add_columns<S: Simd, const Q: usize, const W: usize>(
     count: usize,
     weights: &[f32],
     value: &[f32],

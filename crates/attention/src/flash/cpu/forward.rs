@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use zoo_kernels::cpu::Simd;
 use zoo_kernels::cpu::dispatch;
-use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
+use zoo_kernels::cpu::matmul::{Accumulate, matmul};
 
-use super::call::{Call, Tile};
+use super::call::Call;
 use super::finite::{add_non_finite_by_key, finite_copy};
 use super::kernel::{
-    KEYS, QUERIES, columns_to_rows, multiply, online_softmax, rows_to_columns, scale_columns,
+    KEYS, QUERIES, columns_of, columns_to_rows, multiply, online_softmax, rows_of, rows_to_columns,
+    scale_columns,
 };
 use super::score::{finish_scores, write_dropout_factors};
 use super::scratch::Scratch;
@@ -47,14 +48,7 @@ unsafe fn forward_tile<S: Simd>(
     let query = &call.query[(head * seq_q + queries.start) * d_head..][..queries.len() * d_head];
 
     let dropout_keys = if call.dropout.is_some() { KEYS } else { 0 };
-    let sizes = [
-        d_head * QUERIES,
-        KEYS * QUERIES,
-        d_value * QUERIES,
-        QUERIES,
-        QUERIES,
-        dropout_keys * QUERIES,
-    ];
+    let sizes = [d_head, KEYS, d_value, 1, 1, dropout_keys].map(|rows| rows * QUERIES);
     let mut scratch = Scratch::take();
     let [query_t, scores, context_t, max, sum, factors] = scratch.split(sizes);
     // SAFETY: the caller enabled the instructions.
@@ -67,31 +61,18 @@ unsafe fn forward_tile<S: Simd>(
     max.fill(f32::MIN);
     sum.fill(0.0);
 
-    for (keys, is_unmasked) in call.plan.tiles(example, queries.start / QUERIES) {
-        let count = keys.len();
-        let first = keys.start;
-        let tile = Tile {
-            example,
-            head: query_head,
-            queries: queries.clone(),
-            keys,
-            is_unmasked,
-        };
+    for tile in call.tiles([example, query_head], queries.start / QUERIES) {
+        let (count, first) = (tile.keys.len(), tile.keys.start);
         // SAFETY: the caller enabled the instructions; the buffers have the sizes above.
         unsafe {
-            let rows = Scalars {
-                start: key.as_ptr().add(first * d_head),
-                row_stride: d_head,
-                column_stride: 1,
-            };
             matmul::<S, false>(
                 [count, d_head, QUERIES],
-                rows,
+                rows_of(key.as_ptr().add(first * d_head), d_head),
                 (query_t.as_ptr(), QUERIES),
                 (scores.as_mut_ptr(), QUERIES),
                 Accumulate::Overwrite,
             );
-            if !(is_unmasked && call.is_plain()) {
+            if !(tile.is_unmasked && call.is_plain()) {
                 finish_scores::<S>(call, &tile, scores, &mut []);
             }
             online_softmax::<S>(
@@ -107,15 +88,11 @@ unsafe fn forward_tile<S: Simd>(
                 multiply::<S>(count, scores.as_mut_ptr(), factors.as_ptr());
             }
             let rows = &value[first * d_value..][..count * d_value];
-            let finite = finite_copy(rows, call.may_mask(is_unmasked));
-            let columns = Scalars {
-                start: finite.as_deref().unwrap_or(rows).as_ptr(),
-                row_stride: 1,
-                column_stride: d_value,
-            };
+            let finite = finite_copy(rows, call.may_mask(tile.is_unmasked));
+            let finite_rows = finite.as_deref().unwrap_or(rows);
             matmul::<S, false>(
                 [d_value, count, QUERIES],
-                columns,
+                columns_of(finite_rows.as_ptr(), d_value),
                 (scores.as_ptr(), QUERIES),
                 (context_t.as_mut_ptr(), QUERIES),
                 Accumulate::Add,

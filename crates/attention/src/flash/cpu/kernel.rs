@@ -5,12 +5,33 @@
 //! all matmuls of the forward and the backward pass share one function.
 
 use zoo_kernels::cpu::Simd;
+use zoo_kernels::cpu::matmul::Scalars;
 
 /// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
 pub(super) const QUERIES: usize = 64;
 /// Keys in a tile. The innermost loops then access 24 KB of scores and 16 KB of queries, which fit
 /// into the L1 cache.
 pub(super) const KEYS: usize = 96;
+
+/// Rows of `width` elements as the first factor of a matmul.
+#[inline(always)]
+pub(super) fn rows_of(start: *const f32, width: usize) -> Scalars {
+    Scalars {
+        start,
+        row_stride: width,
+        column_stride: 1,
+    }
+}
+
+/// The columns of rows of `width` elements as the first factor of a matmul.
+#[inline(always)]
+pub(super) fn columns_of(start: *const f32, width: usize) -> Scalars {
+    Scalars {
+        start,
+        row_stride: 1,
+        column_stride: width,
+    }
+}
 
 /// Transposes a matrix: `into` gets `columns` rows of `rows` elements.
 ///

@@ -25,16 +25,11 @@ use self::call::GradSlices;
 pub(super) use self::call::{BackwardInputs, Call, Heads, STATS};
 use self::kernel::{KEYS, QUERIES};
 use self::scratch::Scratch;
-use super::call::TiledSettings;
-use crate::pattern::{Examples, TilePlan, cached_plan};
+use super::call::{TiledSettings, tiles};
+use crate::pattern::{Examples, TilePlan};
 
 pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
-    cached_plan(
-        &settings.rule,
-        &settings.shape,
-        [QUERIES, KEYS],
-        Examples::Each,
-    )
+    settings.plan([QUERIES, KEYS], Examples::Each)
 }
 
 /// Context `[batch, heads, seq_q, d_value]` and, for each row, the maximum of its scores in
@@ -226,13 +221,6 @@ const MAX_COPY_BYTES: usize = 1 << 26;
 /// Queries in a row of tiles; rows are counted over all heads that share keys and values.
 fn queries_in(call: &Call<'_>, row: usize) -> usize {
     call.plan.queries(row % call.plan.rows()).len()
-}
-
-/// `0..length` in ranges of `size`; the last may be shorter.
-fn tiles(length: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..length)
-        .step_by(size)
-        .map(move |start| start..length.min(start + size))
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::tune::{AutotuneKey, AutotuneOutput, LocalTuner, Tunable, TunableSet, local_tuner};
 use serde::{Deserialize, Serialize};
 
-use super::device_plan::RowAxis;
-use super::launch::{BackwardInputs, KernelInputs, launch, plan_key};
+use super::device_plan::{PlanKey, RowAxis};
+use super::launch::{BackwardInputs, KernelInputs, launch};
 use super::layout::Layout;
 use super::support::{Pass, candidates, env_layout, is_software, is_supported};
 use crate::flash::call::TiledSettings;
@@ -22,7 +22,6 @@ use crate::flash::call::TiledSettings;
 /// Part of the cache key: results of changed kernels are measured again.
 const VERSION: u32 = 2;
 
-/// Calls with at most this many queries are not tuned.
 const MAX_UNTUNED_QUERIES: usize = 64;
 
 /// From this many queries, keys or heads on, a GPU is fully occupied; larger sizes have the same
@@ -70,7 +69,7 @@ impl TuneKey {
             || inputs.bias.is_some();
         let (client, dtype) = (&inputs.query.client, inputs.query.dtype);
         let layouts = candidates(pass);
-        let plan = plan_key(settings, layouts[0], RowAxis::Queries).device_plan(shape);
+        let plan = PlanKey::new(settings, layouts[0], RowAxis::Queries).device_plan(shape);
         let keys = plan.num_tiles() * layouts[0].tile_n() / plan.num_rows();
         let round = |size: usize, max: usize| size.next_power_of_two().min(max);
         Self {

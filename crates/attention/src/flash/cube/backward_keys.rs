@@ -2,13 +2,12 @@
 
 use cubecl::prelude::*;
 
-use super::call::Call;
+use super::call::{Head, KernelArgs};
 use super::device_plan::RowAxis;
-use super::layout::Layout;
-use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position};
+use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position, zero_sums};
 use super::score::{
-    Head, Tile, dropout_factor, dropout_key, finish_scores, inverse_sum, load_run, may_mask,
-    weight, write_softcap_grads, zero_if_masked,
+    Tile, dropout_factor, dropout_key, finish_scores, inverse_sum, load_run, may_mask, weight,
+    write_softcap_grads, zero_if_masked,
 };
 use super::tile::{add_weighted, matmul_nt, store_sums, store_weights};
 
@@ -16,31 +15,24 @@ use super::tile::{add_weighted, matmul_nt, store_sums, store_weights};
 /// share it. Rows of a tile are keys, columns are queries.
 #[cube(launch_unchecked)]
 pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
-    query: &[Vector<E, N>],
-    key: &[Vector<E, N>],
-    value: &[Vector<E, N>],
+    args: &KernelArgs<E, N, M>,
     d_context: &[Vector<E, N>],
     stats: &[f32],
     deltas: &[f32],
-    plan: &[u32],
-    table: &[u32],
-    mask: &[M],
-    bias: &[E],
     d_key: &mut [Vector<E, N>],
     d_value: &mut [Vector<E, N>],
-    call: &Call,
-    #[comptime] layout: Layout,
     #[comptime] key_blocks: usize,
     #[comptime] value_blocks: usize,
-    #[comptime] is_plain: bool,
     #[define(E)] _dtype: ElemType,
     #[define(M)] _mask_dtype: ElemType,
 ) {
+    let layout = comptime!(args.layout);
+    let is_plain = comptime!(args.is_plain);
+    let call = &args.call;
     let cube_side = comptime!(layout.cube_side);
     let rows = comptime!(layout.unit_rows);
     let columns = comptime!(layout.unit_columns());
     let key_vec4s = comptime!(layout.unit_rows * layout.unit_vec4s * key_blocks);
-    let value_vec4s = comptime!(layout.unit_rows * layout.unit_vec4s * value_blocks);
     let (unit_row, unit_column) = unit_position(layout);
     // In ascending order: with a causal mask the first keys have the most queries.
     let tile_row = CUBE_POS_X as usize;
@@ -50,8 +42,14 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let kv_heads = call.heads as usize / group;
     let seq_q = call.seq_q as usize;
     let first = tile_row * comptime!(layout.tile_m());
-    let keys = call.key.rows(example, kv_head, call.seq_k, call.d_head);
-    let values = call.value.rows(example, kv_head, call.seq_k, call.d_value);
+    let keys = call
+        .key
+        .matrix(args.key, example, kv_head, call.seq_k, call.d_head)
+        .at(first);
+    let values = call
+        .value
+        .matrix(args.value, example, kv_head, call.seq_k, call.d_value)
+        .at(first);
 
     let mut memory = SharedMemory::<E>::new(layout);
     let mut weights = Array::<f32>::new(comptime!(layout.unit_elements()));
@@ -61,38 +59,38 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let mut row_max = Array::<f32>::new(columns);
     let mut inverse = Array::<f32>::new(columns);
     let mut delta = Array::<f32>::new(columns);
-    let mut key_sums = Array::<Vec4>::new(key_vec4s);
-    let mut value_sums = Array::<Vec4>::new(value_vec4s);
-    #[unroll]
-    for i in 0..key_vec4s {
-        key_sums[i] = Vec4::new(0.0f32);
-    }
-    #[unroll]
-    for i in 0..value_vec4s {
-        value_sums[i] = Vec4::new(0.0f32);
-    }
+    let mut key_sums = zero_sums(key_vec4s);
+    let mut value_sums = zero_sums(comptime!(
+        layout.unit_rows * layout.unit_vec4s * value_blocks
+    ));
 
     let index = example * call.plan_example as usize + tile_row;
-    let first_run = plan[index];
-    let end_run = plan[index + 1];
+    let first_run = args.plan[index];
+    let end_run = args.plan[index + 1];
     for group_index in 0..group {
         let head = Head {
             example,
             head: kv_head * group + group_index,
         };
         let head_index = example * call.heads as usize + head.head;
-        let queries = call.query.rows(example, head.head, call.seq_q, call.d_head);
-        let d_contexts = call
-            .d_context
-            .rows(example, head.head, call.seq_q, call.d_value);
+        let head_queries =
+            call.query
+                .matrix(args.query, example, head.head, call.seq_q, call.d_head);
+        let head_d_contexts =
+            call.d_context
+                .matrix(d_context, example, head.head, call.seq_q, call.d_value);
         for run_index in first_run..end_run {
-            let run = load_run(run_index, plan, call);
+            let run = load_run(run_index, args.plan, call);
             for tile_index in run.first..run.end {
                 let tile = Tile {
+                    row_axis: RowAxis::Keys,
+                    head,
                     query: tile_index as usize * comptime!(layout.tile_n()),
                     key: first,
                     bitmap: run.bitmap,
                 };
+                let queries = head_queries.at(tile.query);
+                let d_contexts = head_d_contexts.at(tile.query);
                 #[unroll]
                 for j in 0..columns {
                     let row = tile.query + unit_column * 4 + comptime!(layout.column_offset(j));
@@ -106,32 +104,9 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                         delta[j] = deltas[index];
                     }
                 }
-                matmul_nt::<E, N>(
-                    key,
-                    &keys,
-                    tile.key,
-                    query,
-                    &queries,
-                    tile.query,
-                    &mut memory,
-                    &mut products,
-                    layout,
-                );
+                matmul_nt::<E, N>(&keys, &queries, &mut memory, &mut products);
                 write_softcap_grads(&products, &mut softcap_grads, call, is_plain, layout);
-                finish_scores::<E, M>(
-                    &mut products,
-                    &head,
-                    &tile,
-                    &mut memory.full,
-                    plan,
-                    table,
-                    mask,
-                    bias,
-                    call,
-                    RowAxis::Keys,
-                    is_plain,
-                    layout,
-                );
+                finish_scores::<E, N, M>(args, &tile, &mut products, &mut memory);
                 #[unroll]
                 for j in 0..columns {
                     let query_in = unit_column * 4 + comptime!(layout.column_offset(j));
@@ -144,14 +119,12 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     }
                     if !is_plain {
                         if call.dropout_threshold > 0u32 {
-                            let row_key = dropout_key(&head, tile.query + query_in, table, call);
+                            let query = tile.query + query_in;
+                            let row_key = dropout_key(&head, query, args.table, call);
                             #[unroll]
                             for i in 0..rows {
-                                let dropout = dropout_factor(
-                                    &row_key,
-                                    tile.key + unit_row + i * cube_side,
-                                    call,
-                                );
+                                let key = tile.key + unit_row + i * cube_side;
+                                let dropout = dropout_factor(row_key.low, row_key.high, key, call);
                                 factors[i * columns + j] = dropout;
                                 products[i * columns + j] *= dropout;
                             }
@@ -159,28 +132,15 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     }
                 }
                 let is_masked = may_mask(&tile, call, is_plain);
-                store_weights::<E>(&mut products, &mut memory, layout);
+                store_weights::<E>(&mut products, &mut memory);
                 add_weighted::<E, N>(
-                    d_context,
                     &d_contexts,
-                    tile.query,
                     &mut memory,
                     &mut value_sums,
                     is_masked,
                     value_blocks,
-                    layout,
                 );
-                matmul_nt::<E, N>(
-                    value,
-                    &values,
-                    tile.key,
-                    d_context,
-                    &d_contexts,
-                    tile.query,
-                    &mut memory,
-                    &mut products,
-                    layout,
-                );
+                matmul_nt::<E, N>(&values, &d_contexts, &mut memory, &mut products);
                 #[unroll]
                 for i in 0..rows {
                     #[unroll]
@@ -201,17 +161,8 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                             zero_if_masked(d_score, weights[i * columns + j]);
                     }
                 }
-                store_weights::<E>(&mut products, &mut memory, layout);
-                add_weighted::<E, N>(
-                    query,
-                    &queries,
-                    tile.query,
-                    &mut memory,
-                    &mut key_sums,
-                    is_masked,
-                    key_blocks,
-                    layout,
-                );
+                store_weights::<E>(&mut products, &mut memory);
+                add_weighted::<E, N>(&queries, &mut memory, &mut key_sums, is_masked, key_blocks);
             }
         }
     }

@@ -1,11 +1,36 @@
-//! Scalar arguments of the kernels.
+//! Arguments of the kernels.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::memory::Rows;
-use super::score::Head;
+use super::layout::Layout;
+use super::memory::{Matrix, Rows};
 use crate::flash::call::TiledSettings;
+
+#[derive(CubeType, Clone, Copy)]
+#[expand(derive(Clone, Copy))]
+pub(super) struct Head {
+    pub(super) example: usize,
+    pub(super) head: usize,
+}
+
+/// The inputs that all kernels over tiles share.
+#[derive(CubeType, CubeLaunch)]
+pub(super) struct KernelArgs<E: Float, N: Size, M: Numeric> {
+    pub(super) query: &'static [Vector<E, N>],
+    pub(super) key: &'static [Vector<E, N>],
+    pub(super) value: &'static [Vector<E, N>],
+    pub(super) plan: &'static [u32],
+    pub(super) table: &'static [u32],
+    pub(super) mask: &'static [M],
+    pub(super) bias: &'static [E],
+    pub(super) call: Call,
+    /// Whether the scores of visible keys are the scaled dot products, without dropout.
+    #[cube(comptime)]
+    pub(super) is_plain: bool,
+    #[cube(comptime)]
+    pub(super) layout: Layout,
+}
 
 /// The sizes, strides and options of a call. Strides of broadcast dimensions are zero.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
@@ -49,13 +74,22 @@ pub(super) struct TensorStrides {
 
 #[cube]
 impl TensorStrides {
-    pub(super) fn rows(&self, example: usize, head: usize, count: u32, width: u32) -> Rows {
-        Rows {
+    /// The `count` rows of a head.
+    pub(super) fn matrix<'a, E: Float, N: Size>(
+        &self,
+        elements: &'a [Vector<E, N>],
+        example: usize,
+        head: usize,
+        count: u32,
+        width: u32,
+    ) -> Matrix<'a, E, N> {
+        let rows = Rows {
             start: example * self.example as usize + head * self.head as usize,
             stride: self.row as usize,
             count: count as usize,
             width: width as usize,
-        }
+        };
+        Matrix::new(elements, rows)
     }
 }
 

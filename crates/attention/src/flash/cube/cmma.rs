@@ -8,106 +8,45 @@ use cubecl::cmma::{self, MatrixIdent, MatrixLayout};
 use cubecl::prelude::*;
 
 use super::finite::load_finite;
-use super::layout::{FRAGMENT, Layout};
-use super::memory::{Rows, SharedMemory, StoredVec4, Vec4, load_tile, tile_row_offset};
+use super::layout::{FRAGMENT, Layout, Matmul, padded_stride};
+use super::memory::{Matrix, SharedMemory, StoredVec4, Vec4, load_tile, tile_row_offset};
 
 /// `left · rightᵀ` for a tile.
 #[cube]
 pub(super) fn matmul_nt<E: Float, N: Size>(
-    left: &[Vector<E, N>],
-    left_rows: &Rows,
-    first_left: usize,
-    right: &[Vector<E, N>],
-    right_rows: &Rows,
-    first_right: usize,
+    left: &Matrix<'_, E, N>,
+    right: &Matrix<'_, E, N>,
     memory: &mut SharedMemory<E>,
     products: &mut Array<f32>,
-    #[comptime] layout: Layout,
 ) {
+    let layout = comptime!(memory.layout);
     let chunk = comptime!(layout.chunk_vec4s);
     let sums = zero_fragments(layout);
-    let chunks = left_rows.width.div_ceil(comptime!(layout.chunk_vec4s * 4));
+    let chunks = left.rows.width.div_ceil(comptime!(layout.chunk_vec4s * 4));
     for chunk_index in 0..chunks {
         // Other units may still read the previous chunk.
         sync_cube();
-        load_to_shared::<E, N>(
-            left,
-            left_rows,
-            first_left,
-            chunk_index * chunk,
-            memory,
-            false,
-            0usize,
-            comptime!(layout.tile_m()),
-            comptime!(layout.chunk_vec4s),
-            comptime!(layout.chunk_stride()),
-            layout,
-        );
-        load_to_shared::<E, N>(
-            right,
-            right_rows,
-            first_right,
-            chunk_index * chunk,
-            memory,
-            false,
-            comptime!(layout.rhs_offset()),
-            comptime!(layout.tile_n()),
-            comptime!(layout.chunk_vec4s),
-            comptime!(layout.chunk_stride()),
-            layout,
-        );
+        let first = chunk_index * chunk;
+        load_operand::<E, N>(left, MatrixIdent::A, first, chunk, false, memory);
+        load_operand::<E, N>(right, MatrixIdent::B, first, chunk, false, memory);
         sync_cube();
-        add_products::<E>(
-            &sums,
-            memory,
-            comptime!(layout.chunk_stride()),
-            MatrixLayout::ColMajor,
-            comptime!(layout.chunk_vec4s * 4 / FRAGMENT),
-            layout,
-        );
+        add_products::<E>(&sums, memory, MatrixLayout::ColMajor, chunk);
     }
-    store_products(&sums, &mut memory.full, layout);
-    load_tile(products, &mut memory.full, layout);
+    store_products::<E>(&sums, memory);
+    load_tile::<E>(products, memory);
 }
 
-/// Stores each unit's weights of a tile for [`add_weighted`].
-#[cube]
-pub(super) fn store_weights<E: Float>(
-    weights: &mut Array<f32>,
-    memory: &mut SharedMemory<E>,
-    #[comptime] layout: Layout,
-) {
-    let cube_side = comptime!(layout.cube_side);
-    let unit = UNIT_POS as usize;
-    #[unroll]
-    for i in 0..comptime!(layout.unit_rows) {
-        let offset =
-            (unit / cube_side + i * cube_side) * comptime!(layout.half_stride()) + unit % cube_side;
-        #[unroll]
-        for c in 0..comptime!(layout.unit_vec4s) {
-            let mut vec4 = StoredVec4::<E>::new(E::from_int(0));
-            #[unroll]
-            for j in 0..4usize {
-                let weight = weights[i * comptime!(layout.unit_columns()) + c * 4 + j];
-                vec4.insert(j, E::cast_from(weight));
-            }
-            memory.half[offset + c * cube_side] = vec4;
-        }
-    }
-}
-
-/// `sums += weights · matrix` for a tile, with the weights of [`store_weights`].
+/// `sums += weights · matrix` for a tile, with the weights of
+/// [`store_half_tile`](super::memory::store_half_tile).
 #[cube]
 pub(super) fn add_weighted<E: Float, N: Size>(
-    matrix: &[Vector<E, N>],
-    matrix_rows: &Rows,
-    first: usize,
+    matrix: &Matrix<'_, E, N>,
     memory: &mut SharedMemory<E>,
     sums: &mut Array<Vec4>,
     may_mask: bool,
     #[comptime] blocks: usize,
-    #[comptime] layout: Layout,
 ) {
+    let layout = comptime!(memory.layout);
     let cube_side = comptime!(layout.cube_side);
     let unit_vec4s = comptime!(layout.unit_vec4s);
     let tile_vec4s = comptime!(layout.cube_side * layout.unit_vec4s);
@@ -116,30 +55,12 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     for block in 0..blocks {
         // The weights are stored, and the previous product has been read.
         sync_cube();
-        load_to_shared::<E, N>(
-            matrix,
-            matrix_rows,
-            first,
-            block * tile_vec4s,
-            memory,
-            may_mask,
-            comptime!(layout.rhs_offset()),
-            comptime!(layout.tile_n()),
-            comptime!(layout.tile_n() / 4),
-            comptime!(layout.half_stride()),
-            layout,
-        );
+        let first = block * tile_vec4s;
+        load_operand::<E, N>(matrix, MatrixIdent::B, first, tile_vec4s, may_mask, memory);
         sync_cube();
         let products = zero_fragments(layout);
-        add_products::<E>(
-            &products,
-            memory,
-            comptime!(layout.half_stride()),
-            MatrixLayout::RowMajor,
-            comptime!(layout.tile_n() / FRAGMENT),
-            layout,
-        );
-        store_products(&products, &mut memory.full, layout);
+        add_products::<E>(&products, memory, MatrixLayout::RowMajor, tile_vec4s);
+        store_products::<E>(&products, memory);
         #[unroll]
         for i in 0..comptime!(layout.unit_rows) {
             let offset =
@@ -152,7 +73,6 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     }
 }
 
-/// The fragments of a plane, initialised to zero.
 #[cube]
 fn zero_fragments(#[comptime] layout: Layout) -> Sequence<cmma::Matrix<f32>> {
     let mut sums = Sequence::<cmma::Matrix<f32>>::new();
@@ -170,21 +90,23 @@ fn zero_fragments(#[comptime] layout: Layout) -> Sequence<cmma::Matrix<f32>> {
     sums
 }
 
-/// Loads `rows` rows of `vec4s` from a matrix to `offset` in shared memory.
+/// Loads rows of `vec4s`, from number `first_vec4` on, of the left (A) or the right (B) operand to
+/// shared memory.
 #[cube]
-fn load_to_shared<E: Float, N: Size>(
-    matrix: &[Vector<E, N>],
-    matrix_rows: &Rows,
-    first: usize,
+fn load_operand<E: Float, N: Size>(
+    matrix: &Matrix<'_, E, N>,
+    #[comptime] operand: MatrixIdent,
     first_vec4: usize,
-    memory: &mut SharedMemory<E>,
-    may_mask: bool,
-    #[comptime] offset: usize,
-    #[comptime] rows: usize,
     #[comptime] vec4s: usize,
-    #[comptime] stride: usize,
-    #[comptime] layout: Layout,
+    may_mask: bool,
+    memory: &mut SharedMemory<E>,
 ) {
+    let layout = comptime!(memory.layout);
+    let [offset, rows] = comptime!(match operand {
+        MatrixIdent::A => [0, layout.tile_m()],
+        _ => [layout.rhs_offset(), layout.tile_n()],
+    });
+    let stride = comptime!(padded_stride(Matmul::Cmma, vec4s));
     let unit = UNIT_POS as usize;
     // Unrolled: the loads of different steps are independent.
     #[unroll]
@@ -192,15 +114,7 @@ fn load_to_shared<E: Float, N: Size>(
         let index = unit + step * comptime!(layout.units());
         let row = index / vec4s;
         let vec4 = index % vec4s;
-        let loaded = load_finite::<E, N>(
-            matrix,
-            matrix_rows,
-            first + row,
-            first_vec4 + vec4,
-            may_mask,
-            &mut memory.full,
-            layout,
-        );
+        let loaded = load_finite::<E, N>(matrix, row, first_vec4 + vec4, may_mask, memory);
         memory.half[offset + row * stride + vec4] = loaded;
     }
 }
@@ -214,17 +128,17 @@ fn first_fragment(#[comptime] layout: Layout) -> (usize, usize) {
     (index / per_row, index % per_row)
 }
 
-/// Adds the product of the left and the right operand in shared memory to the fragments of a plane,
-/// in `steps` of K. Both operands have the same row stride.
+/// Adds the product of the operands in shared memory, with rows of `vec4s`, to the fragments of a
+/// plane.
 #[cube]
 fn add_products<E: Float>(
     sums: &Sequence<cmma::Matrix<f32>>,
     memory: &mut SharedMemory<E>,
-    #[comptime] stride: usize,
     #[comptime] rhs_layout: MatrixLayout,
-    #[comptime] steps: usize,
-    #[comptime] layout: Layout,
+    #[comptime] vec4s: usize,
 ) {
+    let layout = comptime!(memory.layout);
+    let stride = comptime!(padded_stride(Matmul::Cmma, vec4s));
     let (row, column) = first_fragment(layout);
     let end = comptime!(layout.half_len());
     // Strides between fragments of the right operand, along N and along K.
@@ -233,7 +147,7 @@ fn add_products<E: Float>(
         _ => [FRAGMENT / 4, FRAGMENT * stride],
     });
     #[unroll]
-    for step in 0..steps {
+    for step in 0..comptime!(vec4s * 4 / FRAGMENT) {
         let offset = row * comptime!(FRAGMENT * stride) + step * comptime!(FRAGMENT / 4);
         let lhs = cmma::Matrix::<StoredVec4<E>>::from_slice(
             MatrixIdent::A,
@@ -264,11 +178,8 @@ fn add_products<E: Float>(
 
 /// Stores the fragments of a plane as a tile in shared memory, followed by a barrier.
 #[cube]
-fn store_products(
-    products: &Sequence<cmma::Matrix<f32>>,
-    shared: &mut Shared<[Vec4]>,
-    #[comptime] layout: Layout,
-) {
+fn store_products<E: Float>(products: &Sequence<cmma::Matrix<f32>>, memory: &mut SharedMemory<E>) {
+    let layout = comptime!(memory.layout);
     let (row, column) = first_fragment(layout);
     let end = comptime!(layout.reduce_offset());
     #[unroll]
@@ -276,7 +187,7 @@ fn store_products(
         let offset =
             tile_row_offset(row * FRAGMENT, layout) + (column + i) * comptime!(FRAGMENT / 4);
         cmma::store(
-            &mut shared[offset..end],
+            &mut memory.full[offset..end],
             products.index(i),
             comptime!(4 * layout.tile_stride() as u32),
             MatrixLayout::RowMajor,

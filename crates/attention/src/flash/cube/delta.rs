@@ -4,7 +4,7 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::memory::{Vec4, contiguous_rows, load_vec4};
+use super::memory::{Matrix, Vec4, contiguous_rows, load_vec4};
 
 /// Each unit computes one query of a head.
 #[cube(launch_unchecked)]
@@ -24,13 +24,15 @@ pub(super) fn compute_deltas<E: Float, N: Size>(
     let d_value = call.d_value as usize;
     let head_index = example * call.heads as usize + head;
     let first = head_index * seq_q;
-    let contexts = contiguous_rows(head_index, call.seq_q, call.d_value);
-    let d_contexts = call.d_context.rows(example, head, call.seq_q, call.d_value);
+    let rows = contiguous_rows(head_index, call.seq_q, call.d_value);
+    let contexts = Matrix::new(context, rows);
+    let strides = &call.d_context;
+    let d_contexts = strides.matrix(d_context, example, head, call.seq_q, call.d_value);
     if row < seq_q {
         let mut delta = 0.0f32;
         for vec4 in 0..d_value.div_ceil(4) {
-            let a = Vec4::cast_from(load_vec4::<E, N>(context, &contexts, row, vec4));
-            let b = Vec4::cast_from(load_vec4::<E, N>(d_context, &d_contexts, row, vec4));
+            let a = Vec4::cast_from(load_vec4::<E, N>(&contexts, row, vec4));
+            let b = Vec4::cast_from(load_vec4::<E, N>(&d_contexts, row, vec4));
             #[unroll]
             for i in 0..4usize {
                 delta = fma(a.extract(i), b.extract(i), delta);

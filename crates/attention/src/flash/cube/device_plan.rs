@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::layout::Layout;
 use crate::AttentionShape;
+use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
 use crate::pattern::rule::Rule;
 use crate::pattern::{Examples, cached_plan};
@@ -17,9 +18,7 @@ use crate::pattern::{Examples, cached_plan};
 /// The axis of the rows of tiles of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum RowAxis {
-    /// A row of tiles is a tile of queries.
     Queries,
-    /// A row of tiles is a tile of keys.
     Keys,
 }
 
@@ -32,7 +31,6 @@ impl RowAxis {
     }
 }
 
-/// The cache key of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PlanKey {
     rule: Arc<Rule>,
@@ -69,23 +67,14 @@ impl DevicePlan {
     }
 }
 
-/// Adjacent tiles of a row that share a bitmap.
-#[derive(Debug, Clone)]
-struct Run {
-    first: u32,
-    end: u32,
-    bitmap: u32,
-}
+/// Adjacent tiles of a row that share a bitmap: the first tile, the end, and the bitmap's number.
+type Run = [u32; 3];
 
 impl PlanKey {
-    pub(super) fn new(
-        rule: &Arc<Rule>,
-        shape: &AttentionShape,
-        layout: Layout,
-        row_axis: RowAxis,
-    ) -> Self {
+    pub(super) fn new(settings: &TiledSettings, layout: Layout, row_axis: RowAxis) -> Self {
+        let shape = &settings.shape;
         Self {
-            rule: Arc::clone(rule),
+            rule: Arc::clone(&settings.rule),
             batch: shape.batch,
             seq: [shape.seq_q, shape.seq_k],
             tile: row_axis.tile(layout),
@@ -143,7 +132,7 @@ impl PlanKey {
         let runs_offset = begins.len();
         let bitmaps_offset = runs_offset + 3 * runs.len();
         let mut words = begins;
-        words.extend(runs.iter().flat_map(|run| [run.first, run.end, run.bitmap]));
+        words.extend(runs.as_flattened());
         words.extend(bitmaps.words);
         DevicePlan {
             words,
@@ -183,12 +172,8 @@ impl PlanKey {
 /// Adds a tile to a row: to the last run if it continues it, else as a new run.
 fn push_tile(row: &mut Vec<Run>, tile: u32, bitmap: u32) {
     match row.last_mut() {
-        Some(run) if run.end == tile && run.bitmap == bitmap => run.end += 1,
-        _ => row.push(Run {
-            first: tile,
-            end: tile + 1,
-            bitmap,
-        }),
+        Some([_, end, last]) if *end == tile && *last == bitmap => *end += 1,
+        _ => row.push([tile, tile + 1, bitmap]),
     }
 }
 
@@ -288,14 +273,14 @@ mod tests {
         for (seq_q, seq_k) in [(64, 64), (130, 100), (1, 77), (100, 65)] {
             let shape = AttentionShape::single_head(2, seq_q, seq_k);
             for pattern in patterns(seq_k) {
-                let rule = Arc::new(pattern.rule());
+                let settings = TiledSettings::from_rule(shape, pattern.rule());
                 for row_axis in [RowAxis::Queries, RowAxis::Keys] {
-                    let key = PlanKey::new(&rule, &shape, LAYOUT, row_axis);
+                    let key = PlanKey::new(&settings, LAYOUT, row_axis);
                     let plan = key.device_plan(&shape);
                     for example in 0..2 {
                         let mut mask = Vec::new();
                         let all = [0..seq_q, 0..seq_k];
-                        rule.write_mask(&shape, example, all, &mut mask);
+                        settings.rule.write_mask(&shape, example, all, &mut mask);
                         let expected: Vec<u32> = mask.iter().map(|&is| u32::from(!is)).collect();
                         let counts = read(&plan, row_axis, example, [seq_q, seq_k]);
                         assert!(
@@ -311,8 +296,8 @@ mod tests {
     #[test]
     fn equal_tiles_share_a_bitmap() {
         let shape = AttentionShape::single_head(1, 4096, 4096);
-        let rule = Arc::new(Pattern::Causal.rule());
-        let plan = PlanKey::new(&rule, &shape, LAYOUT, RowAxis::Queries).device_plan(&shape);
+        let settings = TiledSettings::from_rule(shape, Pattern::Causal.rule());
+        let plan = PlanKey::new(&settings, LAYOUT, RowAxis::Queries).device_plan(&shape);
         // Each row has two tiles on the diagonal and one run before them.
         let bitmaps = plan.words.len() - plan.bitmaps_offset as usize;
         assert_eq!(bitmaps, 2 * 2 * 32);

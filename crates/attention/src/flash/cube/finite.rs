@@ -6,22 +6,20 @@
 
 use cubecl::prelude::*;
 
-use super::layout::{Layout, Matmul};
-use super::memory::{Rows, SharedMemory, StoredVec4, Vec4, load_vec4, tile_row_offset};
+use super::layout::Matmul;
+use super::memory::{Matrix, SharedMemory, StoredVec4, Vec4, load_vec4, tile_row_offset};
 
 /// [`load_vec4`]. If keys may be masked, non-finite elements are replaced by zeros and the flag in
 /// shared memory is set.
 #[cube]
 pub(super) fn load_finite<E: Float, N: Size>(
-    matrix: &[Vector<E, N>],
-    rows: &Rows,
+    matrix: &Matrix<'_, E, N>,
     row: usize,
     vec4: usize,
     may_mask: bool,
-    shared: &mut Shared<[Vec4]>,
-    #[comptime] layout: Layout,
+    memory: &mut SharedMemory<E>,
 ) -> StoredVec4<E> {
-    let mut loaded = load_vec4::<E, N>(matrix, rows, row, vec4);
+    let mut loaded = load_vec4::<E, N>(matrix, row, vec4);
     if may_mask {
         let mut found = false;
         #[unroll]
@@ -33,7 +31,7 @@ pub(super) fn load_finite<E: Float, N: Size>(
             }
         }
         if found {
-            shared[comptime!(layout.flag_offset())] = Vec4::new(1.0f32);
+            memory.full[comptime!(memory.layout.flag_offset())] = Vec4::new(1.0f32);
         }
     }
     loaded
@@ -49,14 +47,12 @@ fn is_finite(element: f32) -> bool {
 /// matrix.
 #[cube]
 pub(super) fn add_non_finite<E: Float, N: Size>(
-    matrix: &[Vector<E, N>],
-    matrix_rows: &Rows,
-    first: usize,
+    matrix: &Matrix<'_, E, N>,
     memory: &mut SharedMemory<E>,
     sums: &mut Array<Vec4>,
     #[comptime] blocks: usize,
-    #[comptime] layout: Layout,
 ) {
+    let layout = comptime!(memory.layout);
     let cube_side = comptime!(layout.cube_side);
     let unit_rows = comptime!(layout.unit_rows);
     let row_vec4s = comptime!(blocks * layout.unit_vec4s);
@@ -69,10 +65,10 @@ pub(super) fn add_non_finite<E: Float, N: Size>(
     for vec4_row in 0..comptime!(layout.tile_n() / 4) {
         #[unroll]
         for j in 0..4usize {
-            let row = first + vec4_row * 4 + j;
+            let row = vec4_row * 4 + j;
             let mut non_finite = 0.0f32;
-            for vec4 in 0..matrix_rows.width.div_ceil(4) {
-                let loaded = Vec4::cast_from(load_vec4::<E, N>(matrix, matrix_rows, row, vec4));
+            for vec4 in 0..matrix.rows.width.div_ceil(4) {
+                let loaded = Vec4::cast_from(load_vec4::<E, N>(matrix, row, vec4));
                 #[unroll]
                 for i in 0..4usize {
                     if !is_finite(loaded.extract(i)) {
@@ -83,8 +79,7 @@ pub(super) fn add_non_finite<E: Float, N: Size>(
             if !is_finite(non_finite) {
                 #[unroll]
                 for i in 0..unit_rows {
-                    let weight =
-                        load_weight::<E>(unit_row + i * cube_side, vec4_row, memory, j, layout);
+                    let weight = load_weight::<E>(unit_row + i * cube_side, vec4_row, memory, j);
                     if weight != 0.0f32 {
                         non_finite_sums[i] += weight * non_finite;
                     }
@@ -109,8 +104,8 @@ fn load_weight<E: Float>(
     vec4: usize,
     memory: &mut SharedMemory<E>,
     #[comptime] j: usize,
-    #[comptime] layout: Layout,
 ) -> f32 {
+    let layout = comptime!(memory.layout);
     let mut weight = 0.0f32;
     if comptime!(layout.matmul == Matmul::Cmma) {
         let offset = row * comptime!(layout.half_stride()) + vec4;

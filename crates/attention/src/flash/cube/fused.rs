@@ -4,9 +4,9 @@ use burn::backend::fusion::custom::{
     CustomOpIr, HandleContainer, Operation, OperationIr, OperationOutput, StreamId, TensorIr,
 };
 use burn::backend::fusion::{ExecutionError, FusionBackend, FusionRuntime};
+use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, DType, Shape, TensorMetadata};
 use burn_cubecl::CubeBackend;
-use burn_cubecl::tensor::CubeTensor;
 
 #[cfg(feature = "autotune")]
 use super::autotune::launch_tuned as launch;
@@ -35,35 +35,12 @@ struct FlashOp {
 }
 
 impl TiledForward for Cube {
-    fn tiled_forward(tensors: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
-        let client = tensors.query.client.clone();
-        let dtype = tensors.query.dtype();
-        let Some(layouts) = layouts(&client.device().client(), dtype, &settings) else {
-            return portable::forward(tensors, &settings);
+    fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
+        let Some([layout, _]) = layouts_of(&inputs, &settings) else {
+            return portable::forward(inputs, &settings);
         };
-        let shape = &settings.shape;
-        let [query, key, value] = [tensors.query, tensors.key, tensors.value];
-        let mut inputs = vec![query.into_ir(), key.into_ir(), value.into_ir()];
-        let (has_mask, has_bias) = push_mask_and_bias(&mut inputs, tensors.mask, tensors.bias);
-        let result = |width, dtype| {
-            let dims = [shape.batch, shape.heads, shape.seq_q, width];
-            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
-        };
-        let outputs = [
-            result(shape.d_value, dtype),
-            result(1, DType::F32),
-            result(2, DType::F32),
-        ];
-        let op = FlashOp {
-            ir: CustomOpIr::new("zoo::tiled_forward", &inputs, &outputs),
-            pass: Pass::Forward,
-            settings,
-            layout: layouts.forward,
-            has_mask,
-            has_bias,
-        };
-        let ir = OperationIr::Custom(op.ir.clone());
-        let [context, log_sum_exp, stats] = client.register(StreamId::current(), ir, op).outputs();
+        let [context, log_sum_exp, stats] =
+            register(Pass::Forward, inputs, Vec::new(), settings, layout);
         (context, log_sum_exp, stats)
     }
 }
@@ -74,111 +51,109 @@ impl TiledBackward for Cube {
         output_grads: OutputGrads<Self>,
         settings: &TiledSettings,
     ) -> InputGrads<Self> {
-        let client = saved.inputs.query.client.clone();
-        let dtype = saved.inputs.query.dtype();
-        let layouts = match layouts(&client.device().client(), dtype, settings) {
+        let layout = match layouts_of(&saved.inputs, settings) {
             // The bias gradient is a sum over examples and heads, which are in different cubes.
-            Some(layouts) if !output_grads.needs_bias_grad => layouts,
+            Some([_, layout]) if !output_grads.needs_bias_grad => layout,
             _ => return portable::backward::<Self>(saved, output_grads, settings),
         };
-        let shape = &settings.shape;
-        let tensors = saved.inputs;
-        let [query, key, value] = [tensors.query, tensors.key, tensors.value];
-        let mut inputs = vec![query.into_ir(), key.into_ir(), value.into_ir()];
-        let (has_mask, has_bias) = push_mask_and_bias(&mut inputs, tensors.mask, tensors.bias);
-        let others = [saved.context, saved.stats, output_grads.d_context].into_iter();
-        inputs.extend(
-            others
-                .chain(output_grads.d_log_sum_exp)
-                .map(|tensor| tensor.into_ir()),
-        );
-        let result = |[heads, rows, width]: [usize; 3]| {
-            let dims = [shape.batch, heads, rows, width];
-            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
-        };
-        let outputs = [
-            result([shape.heads, shape.seq_q, shape.d_head]),
-            result([shape.kv_heads, shape.seq_k, shape.d_head]),
-            result([shape.kv_heads, shape.seq_k, shape.d_value]),
-        ];
-        let op = FlashOp {
-            ir: CustomOpIr::new("zoo::tiled_backward", &inputs, &outputs),
-            pass: Pass::Backward,
-            settings: settings.clone(),
-            layout: layouts.backward,
-            has_mask,
-            has_bias,
-        };
-        let ir = OperationIr::Custom(op.ir.clone());
-        let [query, key, value] = client.register(StreamId::current(), ir, op).outputs();
+        let mut others = vec![saved.context, saved.stats, output_grads.d_context];
+        others.extend(output_grads.d_log_sum_exp);
+        let settings = settings.clone();
         InputGrads {
-            query,
-            key,
-            value,
+            qkv: register(Pass::Backward, saved.inputs, others, settings, layout),
             bias: None,
         }
     }
 }
 
-/// Appends the mask and the bias to the inputs of an operation. Returns which of them exist.
-fn push_mask_and_bias(
-    inputs: &mut Vec<TensorIr>,
-    mask: DenseMask<Cube>,
-    bias: Bias<Cube>,
-) -> (bool, bool) {
-    let (mut has_mask, mut has_bias) = (false, false);
-    if let DenseMask::Bool(mask) = mask {
+fn layouts_of(inputs: &Inputs<Cube>, settings: &TiledSettings) -> Option<[Layout; 2]> {
+    let query = &inputs.query;
+    layouts(&query.client.device().client(), query.dtype(), settings)
+}
+
+/// Registers an operation with the inputs of the call and other tensors. Returns its results.
+fn register(
+    pass: Pass,
+    tensors: Inputs<Cube>,
+    others: Vec<FloatTensor<Cube>>,
+    settings: TiledSettings,
+    layout: Layout,
+) -> [FloatTensor<Cube>; 3] {
+    let client = tensors.query.client.clone();
+    let dtype = tensors.query.dtype();
+    let has_mask = tensors.mask.as_ref().is_some();
+    let has_bias = tensors.bias.as_ref().is_some();
+    // The mask is first, because the others are float tensors.
+    let mut inputs = Vec::new();
+    if let DenseMask::Bool(mask) = tensors.mask {
         inputs.push(mask.into_ir());
-        has_mask = true;
     }
-    if let Bias::Added(bias) = bias {
-        inputs.push(bias.into_ir());
-        has_bias = true;
+    let mut floats = vec![tensors.query, tensors.key, tensors.value];
+    if let Bias::Added(bias) = tensors.bias {
+        floats.push(bias);
     }
-    (has_mask, has_bias)
-}
-
-/// An iterator over the input tensors of an operation.
-struct InputTensors<'a> {
-    handles: &'a mut Handles,
-    inputs: std::slice::Iter<'a, TensorIr>,
-}
-
-impl InputTensors<'_> {
-    fn next_float(&mut self) -> Option<CubeTensor> {
-        let next = self.inputs.next()?;
-        Some(self.handles.get_float_tensor::<CubeBackend>(next))
-    }
-
-    fn float(&mut self) -> CubeTensor {
-        self.next_float().expect("an input tensor")
-    }
-
-    fn mask(&mut self) -> CubeTensor {
-        let next = self.inputs.next().expect("an input tensor");
-        self.handles.get_bool_tensor::<CubeBackend>(next)
-    }
+    floats.extend(others);
+    inputs.extend(floats.into_iter().map(|tensor| tensor.into_ir()));
+    let shape = &settings.shape;
+    let result = |heads, rows, width, dtype| {
+        let dims = [shape.batch, heads, rows, width];
+        TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
+    };
+    let (name, outputs) = match pass {
+        Pass::Forward => (
+            "zoo::tiled_forward",
+            [
+                result(shape.heads, shape.seq_q, shape.d_value, dtype),
+                result(shape.heads, shape.seq_q, 1, DType::F32),
+                result(shape.heads, shape.seq_q, 2, DType::F32),
+            ],
+        ),
+        Pass::Backward => (
+            "zoo::tiled_backward",
+            [
+                result(shape.heads, shape.seq_q, shape.d_head, dtype),
+                result(shape.kv_heads, shape.seq_k, shape.d_head, dtype),
+                result(shape.kv_heads, shape.seq_k, shape.d_value, dtype),
+            ],
+        ),
+    };
+    let op = FlashOp {
+        ir: CustomOpIr::new(name, &inputs, &outputs),
+        pass,
+        settings,
+        layout,
+        has_mask,
+        has_bias,
+    };
+    let ir = OperationIr::Custom(op.ir.clone());
+    client.register(StreamId::current(), ir, op).outputs()
 }
 
 impl Operation<Runtime> for FlashOp {
     fn execute(&self, handles: &mut Handles) -> Result<(), ExecutionError> {
-        let mut inputs = InputTensors {
-            handles,
-            inputs: self.ir.inputs.iter(),
-        };
+        let (masks, floats) = self.ir.inputs.split_at(usize::from(self.has_mask));
+        let mask = masks.first();
+        let mask = mask.map(|mask| handles.get_bool_tensor::<CubeBackend>(mask));
+        let mut floats = floats
+            .iter()
+            .map(|input| handles.get_float_tensor::<CubeBackend>(input));
+        let mut next = || floats.next().expect("an input tensor");
         let kernel_inputs = KernelInputs {
-            query: inputs.float(),
-            key: inputs.float(),
-            value: inputs.float(),
-            mask: self.has_mask.then(|| inputs.mask()),
-            bias: self.has_bias.then(|| inputs.float()),
+            query: next(),
+            key: next(),
+            value: next(),
+            mask,
+            bias: self.has_bias.then(&mut next),
         };
-        let saved = (self.pass == Pass::Backward).then(|| BackwardInputs {
-            context: inputs.float(),
-            stats: inputs.float(),
-            d_context: inputs.float(),
-            d_log_sum_exp: inputs.next_float(),
-        });
+        let saved = match self.pass {
+            Pass::Forward => None,
+            Pass::Backward => Some(BackwardInputs {
+                context: next(),
+                stats: next(),
+                d_context: next(),
+                d_log_sum_exp: floats.next(),
+            }),
+        };
         let results = launch(kernel_inputs, saved, &self.settings, self.layout);
         for (output, result) in self.ir.outputs.iter().zip(results) {
             handles.register_float_tensor::<CubeBackend>(&output.id, result);

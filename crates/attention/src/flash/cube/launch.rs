@@ -11,7 +11,9 @@ use cubecl::server::Handle;
 
 use super::backward_keys::backward_keys;
 use super::backward_queries::backward_queries;
-use super::call::{BroadcastStridesLaunch, CallLaunch, TensorStridesLaunch, table};
+use super::call::{
+    BroadcastStridesLaunch, CallLaunch, KernelArgsLaunch, TensorStridesLaunch, table,
+};
 use super::delta::compute_deltas;
 use super::device_plan::{DevicePlan, PlanKey, RowAxis};
 use super::forward::forward;
@@ -19,7 +21,6 @@ use super::layout::Layout;
 use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
 
-/// The input tensors of a call.
 #[derive(Clone)]
 pub(super) struct KernelInputs {
     pub(super) query: CubeTensor,
@@ -47,11 +48,9 @@ macro_rules! launch_over_tiles {
     (
         $kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
         heads: $heads:expr,
-        reads: [$($input:expr),+],
-        writes: [$($output:expr),+],
+        tensors: [$($tensor:expr),+],
         blocks: [$($width:expr),+],
-    ) => {{
-        let (mask, mask_type) = $args.mask(&$plan);
+    ) => {
         // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
         unsafe {
             $kernel::launch_unchecked(
@@ -59,21 +58,14 @@ macro_rules! launch_over_tiles {
                 cube_count([$plan.plan.rows, $heads, $settings.shape.batch]),
                 CubeDim::new_1d($layout.units() as u32),
                 $args.vector_width,
-                $(buffer($input),)+
-                $plan.buffer(),
-                $args.table(&$plan),
-                mask,
-                $args.bias(&$plan),
-                $(buffer($output),)+
-                $args.call($settings, &$plan.plan),
-                $layout,
+                $args.kernel_args($settings, &$plan, $layout),
+                $(buffer($tensor),)+
                 $($layout.blocks($width),)+
-                $args.is_plain($settings),
                 $args.elem(),
-                mask_type,
+                $args.mask_elem(),
             );
         }
-    }};
+    };
 }
 
 /// The forward pass, or the backward pass if there are saved tensors.
@@ -99,14 +91,14 @@ fn launch_forward(
     let shape = &settings.shape;
     let args = LaunchArgs::new(inputs, None, settings);
     let plan = args.plan(settings, layout, RowAxis::Queries);
-    let context = args.empty([shape.batch, shape.heads, shape.seq_q, shape.d_value]);
-    let log_sum_exp = args.empty_f32([shape.batch, shape.heads, shape.seq_q, 1]);
-    let stats = args.empty_f32([shape.batch, shape.heads, shape.seq_q, 2]);
+    let result = |width, dtype| args.empty([shape.batch, shape.heads, shape.seq_q, width], dtype);
+    let context = result(shape.d_value, args.query.dtype);
+    let log_sum_exp = result(1, DType::F32);
+    let stats = result(2, DType::F32);
     launch_over_tiles!(
         forward(args, plan, settings, layout),
         heads: shape.heads,
-        reads: [&args.query, &args.key, &args.value],
-        writes: [&context, &log_sum_exp, &stats],
+        tensors: [&context, &log_sum_exp, &stats],
         blocks: [shape.d_value],
     );
     [context, log_sum_exp, stats]
@@ -125,7 +117,7 @@ fn launch_backward(
     let d_log_sum_exp = saved.d_log_sum_exp.map(into_contiguous);
 
     let plan = args.plan(settings, layout, RowAxis::Queries);
-    let deltas = args.empty_f32([shape.batch, shape.heads, shape.seq_q, 1]);
+    let deltas = args.empty([shape.batch, shape.heads, shape.seq_q, 1], DType::F32);
     // SAFETY: as in `launch_over_tiles`.
     unsafe {
         compute_deltas::launch_unchecked(
@@ -147,30 +139,24 @@ fn launch_backward(
         );
     }
 
-    let d_query = args.empty([shape.batch, shape.heads, shape.seq_q, shape.d_head]);
+    let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
+    let d_query = grad(&args.query);
     launch_over_tiles!(
         backward_queries(args, plan, settings, layout),
         heads: shape.heads,
-        reads: [&args.query, &args.key, &args.value, &args.d_context, &stats, &deltas],
-        writes: [&d_query],
+        tensors: [&args.d_context, &stats, &deltas, &d_query],
         blocks: [shape.d_head],
     );
 
     let plan = args.plan(settings, layout, RowAxis::Keys);
-    let d_key = args.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_head]);
-    let d_value = args.empty([shape.batch, shape.kv_heads, shape.seq_k, shape.d_value]);
+    let [d_key, d_value] = [grad(&args.key), grad(&args.value)];
     launch_over_tiles!(
         backward_keys(args, plan, settings, layout),
         heads: shape.kv_heads,
-        reads: [&args.query, &args.key, &args.value, &args.d_context, &stats, &deltas],
-        writes: [&d_key, &d_value],
+        tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
         blocks: [shape.d_head, shape.d_value],
     );
     [d_query, d_key, d_value]
-}
-
-pub(super) fn plan_key(settings: &TiledSettings, layout: Layout, row_axis: RowAxis) -> PlanKey {
-    PlanKey::new(&settings.rule, &settings.shape, layout, row_axis)
 }
 
 /// The tensors of a call, with contiguous rows.
@@ -213,16 +199,7 @@ impl LaunchArgs {
         }
     }
 
-    /// An uninitialised tensor of the type of the call.
-    fn empty(&self, dims: [usize; 4]) -> CubeTensor {
-        self.empty_with_dtype(dims, self.query.dtype)
-    }
-
-    fn empty_f32(&self, dims: [usize; 4]) -> CubeTensor {
-        self.empty_with_dtype(dims, DType::F32)
-    }
-
-    fn empty_with_dtype(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
+    fn empty(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
         let shape = Shape::from(dims);
         let bytes = shape.num_elements() * dtype.size();
         CubeTensor::new_contiguous(
@@ -268,16 +245,43 @@ impl LaunchArgs {
         )
     }
 
-    /// Whether the scores of visible keys are the scaled dot products, without dropout.
-    fn is_plain(&self, settings: &TiledSettings) -> bool {
-        self.mask.is_none()
+    fn kernel_args<E: Float, N: Size, M: Numeric>(
+        &self,
+        settings: &TiledSettings,
+        plan: &UploadedPlan,
+        layout: Layout,
+    ) -> KernelArgsLaunch<E, N, M> {
+        // Also passed for missing inputs, which are not read.
+        let plan_buffer = || word_buffer(&plan.handle);
+        let [mask, bias] =
+            [&self.mask, &self.bias].map(|tensor| tensor.as_ref().map_or_else(plan_buffer, buffer));
+        let is_plain = self.mask.is_none()
             && self.bias.is_none()
             && self.table.is_none()
-            && settings.softcap.is_none()
+            && settings.softcap.is_none();
+        KernelArgsLaunch::new(
+            buffer(&self.query),
+            buffer(&self.key),
+            buffer(&self.value),
+            plan_buffer(),
+            self.table.as_ref().map_or_else(plan_buffer, word_buffer),
+            mask,
+            bias,
+            self.call(settings, &plan.plan),
+            is_plain,
+            layout,
+        )
+    }
+
+    fn mask_elem(&self) -> ElemType {
+        let mask = self.mask.as_ref();
+        mask.map_or(ElemType::UInt(UIntKind::U32), |mask| {
+            dtype_to_storage_type(mask.dtype)
+        })
     }
 
     fn plan(&self, settings: &TiledSettings, layout: Layout, row_axis: RowAxis) -> UploadedPlan {
-        let key = plan_key(settings, layout, row_axis);
+        let key = PlanKey::new(settings, layout, row_axis);
         let plan = key.device_plan(&settings.shape);
         let device = format!("{:?}", self.query.device);
         let handle = UPLOADED_PLANS.get((key, device), |_| {
@@ -286,26 +290,6 @@ impl LaunchArgs {
         UploadedPlan {
             handle: Handle::clone(&handle),
             plan,
-        }
-    }
-
-    // The buffer of the plan is passed for missing inputs, which are not read.
-
-    fn mask(&self, plan: &UploadedPlan) -> (BufferArg, ElemType) {
-        match &self.mask {
-            Some(mask) => (buffer(mask), dtype_to_storage_type(mask.dtype)),
-            None => (plan.buffer(), ElemType::UInt(UIntKind::U32)),
-        }
-    }
-
-    fn bias(&self, plan: &UploadedPlan) -> BufferArg {
-        self.bias.as_ref().map_or_else(|| plan.buffer(), buffer)
-    }
-
-    fn table(&self, plan: &UploadedPlan) -> BufferArg {
-        match &self.table {
-            Some(table) => word_buffer(table),
-            None => plan.buffer(),
         }
     }
 }
@@ -317,12 +301,6 @@ struct UploadedPlan {
 
 /// Plans in device memory. A model uses the same few in every layer and step.
 static UPLOADED_PLANS: Memo<(PlanKey, String), Handle> = Memo::new();
-
-impl UploadedPlan {
-    fn buffer(&self) -> BufferArg {
-        word_buffer(&self.handle)
-    }
-}
 
 fn word_buffer(handle: &Handle) -> BufferArg {
     let length = handle.size() as usize / size_of::<u32>();

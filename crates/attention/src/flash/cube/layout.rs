@@ -9,7 +9,7 @@ pub(super) const FRAGMENT: usize = 16;
 /// The stride, in vec4, of rows of `vec4s` in shared memory. The padding puts adjacent rows into
 /// different banks. Rows of cooperative matrices must be aligned to 16 bytes, which is an even
 /// number of vec4; [`Layout::is_valid`] checks it.
-fn padded_stride(matmul: Matmul, vec4s: usize) -> usize {
+pub(super) fn padded_stride(matmul: Matmul, vec4s: usize) -> usize {
     match matmul {
         Matmul::Unit => vec4s + 1,
         Matmul::Cmma => vec4s + 2,

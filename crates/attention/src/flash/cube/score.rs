@@ -2,24 +2,21 @@
 
 use cubecl::prelude::*;
 
-use super::call::Call;
+use super::call::{Call, Head, KernelArgs};
 use super::device_plan::RowAxis;
 use super::layout::Layout;
-use super::memory::{Rows, Vec4, load_tile, store_tile, tile_row_offset};
+use super::memory::{Matrix, SharedMemory, load_tile, store_tile, tile_row_offset};
 use crate::flash::call::{MASKED_SCORE, MIN_VISIBLE_SCORE};
 
 /// The bits of minus infinity: shader compilers may assume that every float is finite.
 const NEG_INFINITY_BITS: u32 = 0xff80_0000;
 
-#[derive(CubeType, Clone, Copy)]
-pub(super) struct Head {
-    pub(super) example: usize,
-    pub(super) head: usize,
-}
-
 /// A tile: its first query and key, and the number of its bitmap from 1 on, or 0 if it is unmasked.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Tile {
+    #[cube(comptime)]
+    pub(super) row_axis: RowAxis,
+    pub(super) head: Head,
     pub(super) query: usize,
     pub(super) key: usize,
     pub(super) bitmap: usize,
@@ -33,7 +30,6 @@ pub(super) struct Run {
     pub(super) bitmap: usize,
 }
 
-/// Loads run number `run` of the plan.
 #[cube]
 pub(super) fn load_run(run: u32, plan: &[u32], call: &Call) -> Run {
     let offset = call.runs_offset as usize + run as usize * 3;
@@ -45,50 +41,62 @@ pub(super) fn load_run(run: u32, plan: &[u32], call: &Call) -> Run {
 }
 
 /// The query tile of a head that a cube computes, and the runs of key tiles it attends to.
-#[derive(CubeType, Clone, Copy)]
-pub(super) struct QueryTile {
+#[derive(CubeType)]
+pub(super) struct QueryTile<'a, E: Float, N: Size> {
     pub(super) head: Head,
     /// The index of the head, counted over all examples.
     pub(super) head_index: usize,
-    /// The first query.
     pub(super) first: usize,
-    pub(super) queries: Rows,
-    pub(super) keys: Rows,
-    pub(super) values: Rows,
+    pub(super) queries: Matrix<'a, E, N>,
+    pub(super) keys: Matrix<'a, E, N>,
+    pub(super) values: Matrix<'a, E, N>,
     pub(super) first_run: u32,
     pub(super) end_run: u32,
 }
 
 /// The query tile of this cube.
 #[cube]
-pub(super) fn load_query_tile(plan: &[u32], call: &Call, #[comptime] layout: Layout) -> QueryTile {
+pub(super) fn load_query_tile<'a, E: Float, N: Size, M: Numeric>(
+    args: &'a KernelArgs<E, N, M>,
+) -> QueryTile<'a, E, N> {
+    let call = &args.call;
     // In descending order: with a causal mask the last queries have the most keys.
     let row_of_tiles = (call.plan_rows - 1 - CUBE_POS_X) as usize;
     let example = CUBE_POS_Z as usize;
     let head = CUBE_POS_Y as usize;
     let kv_head = head / call.group as usize;
     let offset = example * call.plan_example as usize + row_of_tiles;
-    QueryTile {
+    let first = row_of_tiles * comptime!(args.layout.tile_m());
+    let queries = call
+        .query
+        .matrix(args.query, example, head, call.seq_q, call.d_head);
+    QueryTile::<'a, E, N> {
         head: Head { example, head },
         head_index: example * call.heads as usize + head,
-        first: row_of_tiles * comptime!(layout.tile_m()),
-        queries: call.query.rows(example, head, call.seq_q, call.d_head),
-        keys: call.key.rows(example, kv_head, call.seq_k, call.d_head),
-        values: call.value.rows(example, kv_head, call.seq_k, call.d_value),
-        first_run: plan[offset],
-        end_run: plan[offset + 1],
+        first,
+        queries: queries.at(first),
+        keys: call
+            .key
+            .matrix(args.key, example, kv_head, call.seq_k, call.d_head),
+        values: call
+            .value
+            .matrix(args.value, example, kv_head, call.seq_k, call.d_value),
+        first_run: args.plan[offset],
+        end_run: args.plan[offset + 1],
     }
 }
 
 /// The tile of a query tile and key tile number `index` of a run.
 #[cube]
-pub(super) fn key_tile(
-    query_tile: &QueryTile,
+pub(super) fn key_tile<E: Float, N: Size>(
+    query_tile: &QueryTile<'_, E, N>,
     index: u32,
     run: &Run,
     #[comptime] layout: Layout,
 ) -> Tile {
     Tile {
+        row_axis: RowAxis::Queries,
+        head: query_tile.head,
         query: query_tile.first,
         key: index as usize * comptime!(layout.tile_n()),
         bitmap: run.bitmap,
@@ -100,20 +108,15 @@ pub(super) fn key_tile(
 /// Options that read global memory are applied in a loop over shared memory. Unrolled in registers
 /// they would be separate code for each score.
 #[cube]
-pub(super) fn finish_scores<E: Float, M: Numeric>(
-    products: &mut Array<f32>,
-    head: &Head,
+pub(super) fn finish_scores<E: Float, N: Size, M: Numeric>(
+    args: &KernelArgs<E, N, M>,
     tile: &Tile,
-    shared: &mut Shared<[Vec4]>,
-    plan: &[u32],
-    table: &[u32],
-    mask: &[M],
-    bias: &[E],
-    call: &Call,
-    #[comptime] row_axis: RowAxis,
-    #[comptime] is_plain: bool,
-    #[comptime] layout: Layout,
+    products: &mut Array<f32>,
+    memory: &mut SharedMemory<E>,
 ) {
+    let layout = comptime!(args.layout);
+    let is_plain = comptime!(args.is_plain);
+    let call = &args.call;
     #[unroll]
     for i in 0..comptime!(layout.unit_elements()) {
         products[i] *= call.scale;
@@ -131,62 +134,43 @@ pub(super) fn finish_scores<E: Float, M: Numeric>(
     if has_options {
         let cube_side = comptime!(layout.cube_side);
         let unit = UNIT_POS as usize;
-        store_tile(products, shared, layout);
+        store_tile::<E>(products, memory);
         for i in 0..comptime!(layout.unit_rows) {
             let row = unit / cube_side + i * cube_side;
             for c in 0..comptime!(layout.unit_vec4s) {
                 let vec4 = c * cube_side + unit % cube_side;
                 let offset = tile_row_offset(row, layout) + vec4;
-                let mut scores = shared[offset];
+                let mut scores = memory.full[offset];
                 #[unroll]
                 for j in 0..4usize {
                     let mut query_in = row;
                     let mut key_in = vec4 * 4 + j;
-                    if comptime!(row_axis == RowAxis::Keys) {
+                    if comptime!(tile.row_axis == RowAxis::Keys) {
                         query_in = vec4 * 4 + j;
                         key_in = row;
                     }
-                    let score = finish_score::<E, M>(
-                        scores.extract(j),
-                        head,
-                        tile,
-                        query_in,
-                        key_in,
-                        plan,
-                        table,
-                        mask,
-                        bias,
-                        call,
-                        row_axis,
-                        is_plain,
-                        layout,
-                    );
+                    let capped = scores.extract(j);
+                    let score = finish_score::<E, N, M>(args, tile, query_in, key_in, capped);
                     scores.insert(j, score);
                 }
-                shared[offset] = scores;
+                memory.full[offset] = scores;
             }
         }
-        load_tile(products, shared, layout);
+        load_tile::<E>(products, memory);
     }
 }
 
 /// Applies ALiBi, bias and mask to the score of query `query_in` and key `key_in` of a tile.
 #[cube]
-fn finish_score<E: Float, M: Numeric>(
-    capped: f32,
-    head: &Head,
+fn finish_score<E: Float, N: Size, M: Numeric>(
+    args: &KernelArgs<E, N, M>,
     tile: &Tile,
     query_in: usize,
     key_in: usize,
-    plan: &[u32],
-    table: &[u32],
-    mask: &[M],
-    bias: &[E],
-    call: &Call,
-    #[comptime] row_axis: RowAxis,
-    #[comptime] is_plain: bool,
-    #[comptime] layout: Layout,
+    capped: f32,
 ) -> f32 {
+    let is_plain = comptime!(args.is_plain);
+    let call = &args.call;
     let mut score = capped;
     if !is_plain {
         let query = tile.query + query_in;
@@ -195,13 +179,13 @@ fn finish_score<E: Float, M: Numeric>(
             // The key that the query is aligned with.
             let position = query as i32 + call.seq_k as i32 - call.seq_q as i32;
             let distance = f32::cast_from((position - key as i32).abs());
-            score -= f32::reinterpret(table[head.head]) * distance;
+            score -= f32::reinterpret(args.table[tile.head.head]) * distance;
         }
         // Positions out of range are masked below, and bias and mask must not be read there.
         let is_in_range = query < call.seq_q as usize && key < call.seq_k as usize;
         if call.has_bias != 0u32 && is_in_range {
-            let offset = call.bias.offset(head, query, key);
-            let added = f32::cast_from(bias[offset]);
+            let offset = call.bias.offset(&tile.head, query, key);
+            let added = f32::cast_from(args.bias[offset]);
             score += added;
             // This comparison preserves NaN.
             if score < MIN_VISIBLE_SCORE {
@@ -212,32 +196,25 @@ fn finish_score<E: Float, M: Numeric>(
             }
         }
         if call.has_mask != 0u32 && is_in_range {
-            let offset = call.mask.offset(head, query, key);
-            if u32::cast_from(mask[offset]) != 0u32 {
+            let offset = call.mask.offset(&tile.head, query, key);
+            if u32::cast_from(args.mask[offset]) != 0u32 {
                 score = MASKED_SCORE;
             }
         }
     }
     if tile.bitmap > 0 {
-        let [queries, keys] = comptime!(row_axis.tile(layout));
+        let [queries, keys] = comptime!(tile.row_axis.tile(args.layout));
         let words = comptime!(queries.div_ceil(32));
         let bitmap_offset = (tile.bitmap - 1) * comptime!(words * keys);
         let offset = call.bitmaps_offset as usize + bitmap_offset + key_in * words + query_in / 32;
-        if (plan[offset] >> (query_in as u32 % 32u32)) & 1u32 == 0u32 {
+        if (args.plan[offset] >> (query_in as u32 % 32u32)) & 1u32 == 0u32 {
             score = MASKED_SCORE;
         }
     }
     score
 }
 
-/// The derivative of the softcap at an unscaled dot product.
-#[cube]
-fn softcap_grad(product: f32, call: &Call) -> f32 {
-    let tanh = (product * call.scale / call.softcap).tanh();
-    1.0f32 - tanh * tanh
-}
-
-/// Writes the derivative of the softcap, if there is one, for each unit's dot products of a tile.
+/// Writes the derivative of the softcap, if there is one, at each unit's dot products of a tile.
 #[cube]
 pub(super) fn write_softcap_grads(
     products: &Array<f32>,
@@ -250,7 +227,8 @@ pub(super) fn write_softcap_grads(
         if call.softcap > 0.0f32 {
             #[unroll]
             for i in 0..comptime!(layout.unit_elements()) {
-                softcap_grads[i] = softcap_grad(products[i], call);
+                let tanh = (products[i] * call.scale / call.softcap).tanh();
+                softcap_grads[i] = 1.0f32 - tanh * tanh;
             }
         }
     }
@@ -278,7 +256,6 @@ pub(super) fn zero_if_masked(d_score: f32, weight: f32) -> f32 {
     select(weight == 0.0f32, 0.0f32, d_score)
 }
 
-/// Whether keys of a tile may be masked.
 #[cube]
 pub(super) fn may_mask(tile: &Tile, call: &Call, #[comptime] is_plain: bool) -> bool {
     let mut may_mask = tile.bitmap > 0;
@@ -342,12 +319,13 @@ fn mul_u64(low: u32, high: u32, by_low: u32, by_high: u32) -> U64 {
     }
 }
 
-/// The dropout factor of the weight for a key, with the random number of `counter::random_bits`.
+/// The dropout factor of the weight for a key, with the random number of `counter::random_bits` for
+/// a query with dropout key `[low, high]`.
 #[cube]
-pub(super) fn dropout_factor(row_key: &U64, key: usize, call: &Call) -> f32 {
-    let a = row_key.low ^ (key as u32 * 0x9e37_79b9u32);
+pub(super) fn dropout_factor(low: u32, high: u32, key: usize, call: &Call) -> f32 {
+    let a = low ^ (key as u32 * 0x9e37_79b9u32);
     let b = (a ^ (a >> 16u32)) * 0x7feb_352du32;
-    let c = ((b ^ (b >> 15u32)) ^ row_key.high) * 0x846c_a68bu32;
+    let c = ((b ^ (b >> 15u32)) ^ high) * 0x846c_a68bu32;
     let random = c ^ (c >> 16u32);
     select(random < call.dropout_threshold, 0.0f32, call.dropout_scale)
 }

@@ -9,8 +9,7 @@ use cubecl::client::Client;
 use cubecl::ir::features::{MmaConfig, TypeUsage};
 use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 
-use super::device_plan::RowAxis;
-use super::launch::plan_key;
+use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, Layout, Matmul, PLANE_SIZE};
 use crate::AttentionShape;
 use crate::flash::FlashKernel;
@@ -20,13 +19,6 @@ use crate::flash::call::TiledSettings;
 pub(super) enum Pass {
     Forward,
     Backward,
-}
-
-/// The layouts of both passes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Layouts {
-    pub(super) forward: Layout,
-    pub(super) backward: Layout,
 }
 
 // The first layout that fits is used, unless others are tried. The more rows and columns a unit
@@ -92,22 +84,23 @@ pub(crate) fn kernel_for(
     settings: &TiledSettings,
 ) -> FlashKernel {
     match layouts(&device.client(), dtype, settings) {
-        Some(layouts) if layouts.forward.matmul == Matmul::Cmma => FlashKernel::CubeCmma,
+        Some([forward, _]) if forward.matmul == Matmul::Cmma => FlashKernel::CubeCmma,
         Some(_) => FlashKernel::Cube,
         None => FlashKernel::TileLoops,
     }
 }
 
-/// The layouts of a call, if the kernels support it.
-pub(super) fn layouts(client: &Client, dtype: DType, settings: &TiledSettings) -> Option<Layouts> {
+/// The layouts of the forward and the backward pass, if the kernels support the call.
+pub(super) fn layouts(
+    client: &Client,
+    dtype: DType,
+    settings: &TiledSettings,
+) -> Option<[Layout; 2]> {
     let first = |pass| {
         let mut list = preferred(client.properties(), dtype, &settings.shape, pass)?.into_iter();
         list.find(|&layout| is_supported(client, dtype, settings, layout, pass))
     };
-    Some(Layouts {
-        forward: first(Pass::Forward)?,
-        backward: first(Pass::Backward)?,
-    })
+    Some([first(Pass::Forward)?, first(Pass::Backward)?])
 }
 
 pub(super) fn is_supported(
@@ -127,7 +120,7 @@ pub(super) fn is_supported(
         Pass::Backward => &[RowAxis::Queries, RowAxis::Keys],
     };
     plans.iter().all(|&row_axis| {
-        let plan = plan_key(settings, layout, row_axis).device_plan(&settings.shape);
+        let plan = PlanKey::new(settings, layout, row_axis).device_plan(&settings.shape);
         let bytes = size_of_val(plan.words.as_slice()) as u64;
         bytes <= properties.memory.max_page_size && plan.rows <= max_rows as usize
     })
@@ -253,11 +246,7 @@ pub(super) fn env_layout(pass: Pass) -> Option<Layout> {
         }
         Some(layouts)
     });
-    let [forward, backward] = (*layouts)?;
-    Some(match pass {
-        Pass::Forward => forward,
-        Pass::Backward => backward,
-    })
+    layouts.map(|layouts| layouts[pass as usize])
 }
 
 fn from_sizes([cube_side, unit_rows, unit_vec4s, chunk_vec4s]: [usize; 4]) -> Layout {

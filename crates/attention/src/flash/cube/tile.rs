@@ -11,36 +11,22 @@ use super::cmma;
 use super::finite::{add_non_finite, load_finite};
 use super::layout::{Layout, Matmul};
 use super::memory::{
-    Rows, SharedMemory, Vec4, load_vec4, store_tile, store_vec4, tile_row_offset, unit_position,
+    Matrix, Rows, SharedMemory, Vec4, load_vec4, store_half_tile, store_tile, store_vec4,
+    tile_row_offset, unit_position,
 };
 
 /// `left · rightᵀ` for a tile. `products` gets each unit's elements, row by row.
 #[cube]
 pub(super) fn matmul_nt<E: Float, N: Size>(
-    left: &[Vector<E, N>],
-    left_rows: &Rows,
-    first_left: usize,
-    right: &[Vector<E, N>],
-    right_rows: &Rows,
-    first_right: usize,
+    left: &Matrix<'_, E, N>,
+    right: &Matrix<'_, E, N>,
     memory: &mut SharedMemory<E>,
     products: &mut Array<f32>,
-    #[comptime] layout: Layout,
 ) {
+    let layout = comptime!(memory.layout);
     if comptime!(layout.matmul == Matmul::Cmma) {
-        cmma::matmul_nt::<E, N>(
-            left,
-            left_rows,
-            first_left,
-            right,
-            right_rows,
-            first_right,
-            memory,
-            products,
-            layout,
-        );
+        cmma::matmul_nt::<E, N>(left, right, memory, products);
     } else {
-        let shared = &mut memory.full;
         let cube_side = comptime!(layout.cube_side);
         let unit_rows = comptime!(layout.unit_rows);
         let unit_columns = comptime!(layout.unit_columns());
@@ -54,7 +40,7 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
         for i in 0..comptime!(layout.unit_elements()) {
             products[i] = 0.0f32;
         }
-        let chunks = left_rows.width.div_ceil(comptime!(chunk * 4));
+        let chunks = left.rows.width.div_ceil(comptime!(chunk * 4));
         for chunk_index in 0..chunks {
             // Other units may still read the previous chunk.
             sync_cube();
@@ -62,12 +48,8 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
                 let index = unit + step * comptime!(layout.units());
                 let row = index / chunk;
                 let vec4 = index % chunk;
-                shared[row * stride + vec4] = Vec4::cast_from(load_vec4::<E, N>(
-                    left,
-                    left_rows,
-                    first_left + row,
-                    chunk_index * chunk + vec4,
-                ));
+                memory.full[row * stride + vec4] =
+                    Vec4::cast_from(load_vec4::<E, N>(left, row, chunk_index * chunk + vec4));
             }
             for step in 0..comptime!(unit_columns * chunk / cube_side) {
                 let index = unit + step * comptime!(layout.units());
@@ -77,12 +59,8 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
                 // adjacent rows, which are in different banks.
                 let j = row / cube_side;
                 let from = (j / 4) * comptime!(4 * cube_side) + (row % cube_side) * 4 + j % 4;
-                shared[right_offset + row * stride + vec4] = Vec4::cast_from(load_vec4::<E, N>(
-                    right,
-                    right_rows,
-                    first_right + from,
-                    chunk_index * chunk + vec4,
-                ));
+                memory.full[right_offset + row * stride + vec4] =
+                    Vec4::cast_from(load_vec4::<E, N>(right, from, chunk_index * chunk + vec4));
             }
             sync_cube();
             for vec4 in 0..chunk {
@@ -90,11 +68,11 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
                 #[unroll]
                 for j in 0..unit_columns {
                     right_vec4s[j] =
-                        shared[right_offset + (unit_column + j * cube_side) * stride + vec4];
+                        memory.full[right_offset + (unit_column + j * cube_side) * stride + vec4];
                 }
                 #[unroll]
                 for i in 0..unit_rows {
-                    let left_vec4 = shared[(unit_row + i * cube_side) * stride + vec4];
+                    let left_vec4 = memory.full[(unit_row + i * cube_side) * stride + vec4];
                     #[unroll]
                     for j in 0..unit_columns {
                         let right_vec4 = right_vec4s[j];
@@ -113,15 +91,11 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
 
 /// Stores each unit's weights of a tile for [`add_weighted`].
 #[cube]
-pub(super) fn store_weights<E: Float>(
-    weights: &mut Array<f32>,
-    memory: &mut SharedMemory<E>,
-    #[comptime] layout: Layout,
-) {
-    if comptime!(layout.matmul == Matmul::Cmma) {
-        cmma::store_weights::<E>(weights, memory, layout);
+pub(super) fn store_weights<E: Float>(weights: &mut Array<f32>, memory: &mut SharedMemory<E>) {
+    if comptime!(memory.layout.matmul == Matmul::Cmma) {
+        store_half_tile::<E>(weights, memory);
     } else {
-        store_tile(weights, &mut memory.full, layout);
+        store_tile::<E>(weights, memory);
     }
 }
 
@@ -131,32 +105,20 @@ pub(super) fn store_weights<E: Float>(
 /// are not finite.
 #[cube]
 pub(super) fn add_weighted<E: Float, N: Size>(
-    matrix: &[Vector<E, N>],
-    matrix_rows: &Rows,
-    first: usize,
+    matrix: &Matrix<'_, E, N>,
     memory: &mut SharedMemory<E>,
     sums: &mut Array<Vec4>,
     may_mask: bool,
     #[comptime] blocks: usize,
-    #[comptime] layout: Layout,
 ) {
+    let layout = comptime!(memory.layout);
     // There was a barrier since the flag was last read.
     if may_mask && UNIT_POS == 0u32 {
         memory.full[comptime!(layout.flag_offset())] = Vec4::new(0.0f32);
     }
     if comptime!(layout.matmul == Matmul::Cmma) {
-        cmma::add_weighted::<E, N>(
-            matrix,
-            matrix_rows,
-            first,
-            memory,
-            sums,
-            may_mask,
-            blocks,
-            layout,
-        );
+        cmma::add_weighted::<E, N>(matrix, memory, sums, may_mask, blocks);
     } else {
-        let shared = &mut memory.full;
         let cube_side = comptime!(layout.cube_side);
         let unit_rows = comptime!(layout.unit_rows);
         let unit_vec4s = comptime!(layout.unit_vec4s);
@@ -176,14 +138,12 @@ pub(super) fn add_weighted<E: Float, N: Size>(
                     let index = unit + step * comptime!(layout.units());
                     let loaded = load_finite::<E, N>(
                         matrix,
-                        matrix_rows,
-                        first + part * staged_rows + index / tile_vec4s,
+                        part * staged_rows + index / tile_vec4s,
                         block * tile_vec4s + index % tile_vec4s,
                         may_mask,
-                        shared,
-                        layout,
+                        memory,
                     );
-                    shared[index] = Vec4::cast_from(loaded);
+                    memory.full[index] = Vec4::cast_from(loaded);
                 }
                 sync_cube();
                 for vec4 in 0..comptime!(layout.staged_rows() / 4) {
@@ -192,15 +152,15 @@ pub(super) fn add_weighted<E: Float, N: Size>(
                     for j in 0..4usize {
                         #[unroll]
                         for c in 0..unit_vec4s {
-                            matrix_vec4s[j * unit_vec4s + c] =
-                                shared[(vec4 * 4 + j) * tile_vec4s + c * cube_side + unit_column];
+                            matrix_vec4s[j * unit_vec4s + c] = memory.full
+                                [(vec4 * 4 + j) * tile_vec4s + c * cube_side + unit_column];
                         }
                     }
                     #[unroll]
                     for i in 0..unit_rows {
                         let offset = tile_row_offset(unit_row + i * cube_side, layout);
                         let weights =
-                            shared[offset + part * comptime!(layout.staged_rows() / 4) + vec4];
+                            memory.full[offset + part * comptime!(layout.staged_rows() / 4) + vec4];
                         #[unroll]
                         for c in 0..unit_vec4s {
                             let mut sum = sums[(i * blocks + block) * unit_vec4s + c];
@@ -222,7 +182,7 @@ pub(super) fn add_weighted<E: Float, N: Size>(
     if may_mask {
         sync_cube();
         if memory.full[comptime!(layout.flag_offset())].extract(0usize) > 0.0f32 {
-            add_non_finite::<E, N>(matrix, matrix_rows, first, memory, sums, blocks, layout);
+            add_non_finite::<E, N>(matrix, memory, sums, blocks);
         }
     }
 }
@@ -260,12 +220,12 @@ pub(super) fn store_sums<E: Float, N: Size>(
 
 /// Reduces one value per row over the units of each row: to the maximum, or to the sum.
 #[cube]
-pub(super) fn reduce_rows(
+pub(super) fn reduce_rows<E: Float>(
     values: &mut Array<f32>,
-    shared: &mut Shared<[Vec4]>,
+    memory: &mut SharedMemory<E>,
     #[comptime] is_sum: bool,
-    #[comptime] layout: Layout,
 ) {
+    let layout = comptime!(memory.layout);
     let cube_side = comptime!(layout.cube_side);
     let unit = UNIT_POS as usize;
     let unit_row = unit / cube_side;
@@ -277,7 +237,8 @@ pub(super) fn reduce_rows(
         for i in 0..4usize {
             vec4.insert(i, values[part * 4 + i]);
         }
-        shared[comptime!(layout.reduce_offset()) + part * comptime!(layout.units()) + unit] = vec4;
+        let offset = comptime!(layout.reduce_offset()) + part * comptime!(layout.units());
+        memory.full[offset + unit] = vec4;
     }
     sync_cube();
     #[unroll]
@@ -285,9 +246,9 @@ pub(super) fn reduce_rows(
         let offset = comptime!(layout.reduce_offset())
             + part * comptime!(layout.units())
             + unit_row * cube_side;
-        let mut all = shared[offset];
+        let mut all = memory.full[offset];
         for other in 1..cube_side {
-            let value = shared[offset + other];
+            let value = memory.full[offset + other];
             if is_sum {
                 all += value;
             } else {

@@ -44,12 +44,8 @@ pub(super) fn kernel_for(
 
 fn kernel_for_inputs(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> FlashKernel {
     let query = &inputs.query;
-    kernel_for(
-        query,
-        query.dtype(),
-        aten::has_mask_or_bias(inputs),
-        settings,
-    )
+    let has_mask_or_bias = aten::has_mask_or_bias(inputs);
+    kernel_for(query, query.dtype(), has_mask_or_bias, settings)
 }
 
 impl TiledForward for LibTorch {
@@ -59,11 +55,11 @@ impl TiledForward for LibTorch {
                 forward_with_dropout(inputs, &settings)
             }
             FlashKernel::Aten => {
-                let (context, log_sum_exp) = aten::forward(&inputs, &settings);
+                let outputs = aten::forward(&inputs, &settings);
                 let may_mask = may_mask(&inputs, &settings);
                 let tensors = [&inputs.key, &inputs.value];
-                if settings.assume_finite || aten::is_exact(tensors, &log_sum_exp, may_mask) {
-                    aten_outputs(context, log_sum_exp)
+                if settings.assume_finite || aten::is_exact(tensors, &outputs.1, may_mask) {
+                    outputs
                 } else {
                     forward_in_f32(inputs, &settings)
                 }
@@ -96,13 +92,6 @@ impl TiledBackward for LibTorch {
             _ => host::backward::<Self>(saved, output_grads, settings),
         }
     }
-}
-
-/// The outputs of ATen's kernels, whose backward passes use the log-sum-exp as statistics.
-fn aten_outputs(context: TchTensor, log_sum_exp: TchTensor) -> Outputs<LibTorch> {
-    // A clone that shares the reference count: burn-tch writes in place to unshared tensors.
-    let stats = log_sum_exp.clone();
-    (context, log_sum_exp, stats)
 }
 
 fn may_mask(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> bool {
@@ -150,19 +139,18 @@ fn to_f32(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
 /// by zeros before, and rows that attend to one become NaN afterwards.
 fn forward_with_dropout(inputs: Inputs<LibTorch>, settings: &TiledSettings) -> Outputs<LibTorch> {
     if is_clean(&inputs, settings) {
-        let (context, log_sum_exp) = aten::forward(&inputs, settings);
-        return aten_outputs(context, log_sum_exp);
+        return aten::forward(&inputs, settings);
     }
-    let (context, log_sum_exp) = aten::forward(&with_finite_inputs(inputs.clone()), settings);
+    let (context, log_sum_exp, _) = aten::forward(&with_finite_inputs(inputs.clone()), settings);
     let without_dropout = TiledSettings {
         dropout: None,
         ..settings.clone()
     };
     let (exact, ..) = forward_in_f32(inputs, &without_dropout);
     let non_finite_rows = exact.tensor.isfinite().all_dim(3, true).logical_not();
-    let fill_nan =
-        |tensor: TchTensor| TchTensor::new(tensor.tensor.masked_fill(&non_finite_rows, f64::NAN));
-    aten_outputs(fill_nan(context), fill_nan(log_sum_exp))
+    let [context, log_sum_exp] =
+        [context, log_sum_exp].map(|tensor| tensor.tensor.masked_fill(&non_finite_rows, f64::NAN));
+    aten::outputs([context, log_sum_exp])
 }
 
 fn zero_non_finite(tensor: &TchTensor) -> TchTensor {
@@ -178,7 +166,7 @@ fn to_kind(tensor: TchTensor, kind: tch::Kind) -> TchTensor {
 /// gradient of the log-sum-exp. The log-sum-exp does not depend on dropout, so its contribution is
 /// computed separately without it.
 fn backward_with_dropout(
-    saved: Saved<LibTorch>,
+    mut saved: Saved<LibTorch>,
     output_grads: OutputGrads<LibTorch>,
     settings: &TiledSettings,
 ) -> InputGrads<LibTorch> {
@@ -187,15 +175,10 @@ fn backward_with_dropout(
         d_log_sum_exp: None,
         needs_bias_grad: false,
     };
-    let saved = if is_clean(&saved.inputs, settings) {
-        saved
-    } else {
-        Saved {
-            inputs: with_finite_inputs(saved.inputs),
-            ..saved
-        }
-    };
-    let grads = aten::backward(&saved, &context_grads, settings)
+    if !is_clean(&saved.inputs, settings) {
+        saved.inputs = with_finite_inputs(saved.inputs);
+    }
+    let mut grads = aten::backward(&saved, &context_grads, settings)
         .expect("ATen supports the backward pass with dropout and without a bias");
     if output_grads.d_log_sum_exp.is_none() {
         return grads;
@@ -209,50 +192,34 @@ fn backward_with_dropout(
         ..settings.clone()
     };
     let other = backward_in_f32(saved, log_sum_exp_grads, &without_dropout);
-    let add = |a: TchTensor, b: TchTensor| TchTensor::new(a.tensor + b.tensor);
-    InputGrads {
-        query: add(grads.query, other.query),
-        key: add(grads.key, other.key),
-        value: add(grads.value, other.value),
-        bias: None,
+    for (grad, other) in grads.qkv.iter_mut().zip(other.qkv) {
+        *grad = TchTensor::new(&grad.tensor + other.tensor);
     }
+    grads
 }
 
 /// The tile loops in `f32`, for a forward pass that may have been in half precision.
 fn backward_in_f32(
-    saved: Saved<LibTorch>,
-    output_grads: OutputGrads<LibTorch>,
+    mut saved: Saved<LibTorch>,
+    mut output_grads: OutputGrads<LibTorch>,
     settings: &TiledSettings,
 ) -> InputGrads<LibTorch> {
     let stats = &saved.stats.tensor;
     // ATen's statistics are the log-sum-exp: a maximum with a sum of one.
-    let saved = if stats.size()[3] == 1 {
+    if stats.size()[3] == 1 {
         let stats = tch::Tensor::cat(&[stats.shallow_clone(), stats.ones_like()], 3);
-        Saved {
-            stats: TchTensor::new(stats),
-            ..saved
-        }
-    } else {
-        saved
-    };
+        saved.stats = TchTensor::new(stats);
+    }
     let stored = saved.inputs.query.tensor.kind();
     if stored == tch::Kind::Float {
         return portable::backward::<LibTorch>(saved, output_grads, settings);
     }
-    let saved = Saved {
-        inputs: to_f32(saved.inputs),
-        context: to_kind(saved.context, tch::Kind::Float),
-        ..saved
-    };
-    let output_grads = OutputGrads {
-        d_context: to_kind(output_grads.d_context, tch::Kind::Float),
-        ..output_grads
-    };
+    saved.inputs = to_f32(saved.inputs);
+    saved.context = to_kind(saved.context, tch::Kind::Float);
+    output_grads.d_context = to_kind(output_grads.d_context, tch::Kind::Float);
     let grads = portable::backward::<LibTorch>(saved, output_grads, settings);
     InputGrads {
-        query: to_kind(grads.query, stored),
-        key: to_kind(grads.key, stored),
-        value: to_kind(grads.value, stored),
+        qkv: grads.qkv.map(|grad| to_kind(grad, stored)),
         bias: grads.bias.map(|bias| to_kind(bias, stored)),
     }
 }

@@ -34,13 +34,8 @@ fn backward(change: impl FnOnce(&mut Saved<LibTorch>, &mut OutputGrads<LibTorch>
     };
     let settings = TiledSettings::from_rule(shape, Rule::Full);
     let tensor = || TchTensor::new(on_cpu());
-    let inputs = Inputs {
-        query: tensor(),
-        key: tensor(),
-        value: tensor(),
-        mask: DenseMask::None,
-        bias: Bias::None,
-    };
+    let qkv = [tensor(), tensor(), tensor()];
+    let inputs = Inputs::new(qkv, DenseMask::None, Bias::None);
     let (context, _, stats) = LibTorch::tiled_forward(inputs.clone(), settings.clone());
     let mut saved = Saved {
         inputs,

@@ -4,7 +4,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Shape};
 use burn::tensor::FloatDType;
 
-use super::call::{TILE, accumulate, cat, tiles};
+use super::call::{TILE, accumulate, cat};
+use crate::flash::call::tiles;
 
 /// The gradient of the bias, accumulated tile by tile in the bias's own shape.
 pub(super) struct BiasGradient<B: Backend> {
@@ -41,9 +42,9 @@ impl<B: Backend> BiasGradient<B> {
         let rows = self
             .tiles
             .into_iter()
-            .zip(tiles(seq_q))
+            .zip(tiles(seq_q, TILE))
             .map(|(row, queries)| {
-                let columns = row.into_iter().zip(tiles(seq_k)).map(|(tile, keys)| {
+                let columns = row.into_iter().zip(tiles(seq_k, TILE)).map(|(tile, keys)| {
                     // Fully masked tiles have a zero gradient.
                     tile.unwrap_or_else(|| {
                         let dims = [batch, heads, queries.len(), keys.len()];

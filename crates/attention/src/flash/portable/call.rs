@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{
-    Backend, Shape, Slice, TensorData, TensorMetadata, get_or_init_device_settings,
+    Backend, BoolDType, Shape, Slice, TensorData, TensorMetadata, get_or_init_device_settings,
 };
 use burn::tensor::FloatDType;
 
-use crate::flash::call::{
-    Bias, DenseMask, MASKED_SCORE, MIN_VISIBLE_SCORE, Outputs, TiledSettings,
-};
+use crate::flash::call::{Bias, DenseMask, Inputs, MASKED_SCORE, MIN_VISIBLE_SCORE, TiledSettings};
 use crate::pattern::rule::query_position;
-use crate::pattern::{Examples, TilePlan, cached_plan};
+use crate::pattern::{Examples, TilePlan};
 
 /// Queries and keys in a tile: large enough to amortise the launch of a matmul, small enough that
 /// the scores of a tile (256 KB a head) need little memory.
@@ -36,38 +34,44 @@ pub(super) struct TileScores<B: Backend> {
     pub(super) softcap_grad: Option<FloatTensor<B>>,
 }
 
+/// The state of the online softmax of a query tile.
+pub(super) struct SoftmaxState<B: Backend> {
+    /// `[batch, kv_heads, group * tile, 1]`, like the sum.
+    pub(super) max: FloatTensor<B>,
+    pub(super) sum: FloatTensor<B>,
+    /// `[batch, kv_heads, group * tile, d_value]`, not yet divided by the sum.
+    pub(super) context: FloatTensor<B>,
+}
+
 /// The arguments of a call that all tiles share.
 pub(super) struct Call<'a, B: Backend> {
     pub(super) settings: &'a TiledSettings,
     pub(super) plan: Arc<TilePlan>,
-    pub(super) mask: Option<BoolTensor<B>>,
+    pub(super) mask: DenseMask<B>,
     pub(super) bias: Bias<B>,
     pub(super) device: B::Device,
 }
 
 impl<'a, B: Backend> Call<'a, B> {
-    pub(super) fn new(
-        settings: &'a TiledSettings,
-        query: &FloatTensor<B>,
-        mask: DenseMask<B>,
-        bias: Bias<B>,
-    ) -> Self {
+    pub(super) fn new(settings: &'a TiledSettings, inputs: &Inputs<B>) -> Self {
         Self {
             settings,
             // A tile covers all examples at once.
-            plan: cached_plan(
-                &settings.rule,
-                &settings.shape,
-                [TILE, TILE],
-                Examples::Together,
-            ),
-            mask: match mask {
-                DenseMask::None => None,
-                DenseMask::Bool(mask) => Some(mask),
-            },
-            bias,
-            device: query.device(),
+            plan: settings.plan([TILE, TILE], Examples::Together),
+            mask: inputs.mask.clone(),
+            bias: inputs.bias.clone(),
+            device: inputs.query.device(),
         }
+    }
+
+    /// The tiles of a row of the plan.
+    pub(super) fn tiles(&self, row: usize) -> impl Iterator<Item = Tile> {
+        let tiles = self.plan.tiles(0, row);
+        tiles.map(move |(keys, is_unmasked)| Tile {
+            queries: self.plan.queries(row),
+            keys,
+            is_unmasked,
+        })
     }
 
     /// `[batch, heads, tile, d]` as `[batch, kv_heads, group * tile, d]`: the queries of heads that
@@ -90,11 +94,6 @@ impl<'a, B: Backend> Call<'a, B> {
         }
         let [.., width] = tensor.shape().dims::<4>();
         B::float_reshape(tensor, Shape::from([shape.batch, shape.heads, tile, width]))
-    }
-
-    /// Values of a tile as `[batch, heads, tile, tile]`.
-    pub(super) fn split_tile_heads(&self, tensor: FloatTensor<B>, tile: &Tile) -> FloatTensor<B> {
-        B::float_reshape(tensor, Shape::from(self.tile_dims(tile)))
     }
 
     fn tile_dims(&self, tile: &Tile) -> [usize; 4] {
@@ -156,8 +155,7 @@ impl<'a, B: Backend> Call<'a, B> {
     }
 
     fn lower(&self, tensor: FloatTensor<B>, bound: f32) -> BoolTensor<B> {
-        let dtype = get_or_init_device_settings::<B>(&self.device).bool_dtype;
-        B::float_lower_elem(tensor, bound.into(), dtype)
+        B::float_lower_elem(tensor, bound.into(), self.bool_dtype())
     }
 
     /// `weights · rows` over the keys of a tile. Masked rows contribute nothing even if they are
@@ -194,8 +192,11 @@ impl<'a, B: Backend> Call<'a, B> {
     }
 
     fn lower_equal(&self, tensor: FloatTensor<B>, bound: f32) -> BoolTensor<B> {
-        let dtype = get_or_init_device_settings::<B>(&self.device).bool_dtype;
-        B::float_lower_equal_elem(tensor, bound.into(), dtype)
+        B::float_lower_equal_elem(tensor, bound.into(), self.bool_dtype())
+    }
+
+    fn bool_dtype(&self) -> BoolDType {
+        get_or_init_device_settings::<B>(&self.device).bool_dtype
     }
 
     fn alibi_penalty(&self, slopes: &[f32], tile: &Tile) -> FloatTensor<B> {
@@ -265,13 +266,12 @@ impl<'a, B: Backend> Call<'a, B> {
                 rule.write_mask(shape, example, ranges, &mut mask);
             }
             let dims = [examples, 1, tile.queries.len(), tile.keys.len()];
-            let dtype = get_or_init_device_settings::<B>(&self.device).bool_dtype;
-            let data = TensorData::new(mask, dims).convert_dtype(dtype.into());
+            let data = TensorData::new(mask, dims).convert_dtype(self.bool_dtype().into());
             B::bool_expand(B::bool_from_data(data, &self.device), full.clone())
         });
-        let from_mask = self.mask.clone().map(|mask| {
+        let from_mask = self.mask.as_ref().map(|mask| {
             let slices = tile_slices(mask.shape().dims(), tile);
-            B::bool_expand(B::bool_slice(mask, &slices), full.clone())
+            B::bool_expand(B::bool_slice(mask.clone(), &slices), full.clone())
         });
         let mask = mask_or::<B>(from_rule, from_mask)?;
         Some(B::bool_reshape(mask, scores))
@@ -279,29 +279,25 @@ impl<'a, B: Backend> Call<'a, B> {
 
     /// Context, log-sum-exp and statistics from the state of the online softmax; zero and
     /// [`MASKED_SCORE`] for a fully masked row.
-    pub(super) fn finish(
-        &self,
-        max: FloatTensor<B>,
-        sum: FloatTensor<B>,
-        context: FloatTensor<B>,
-    ) -> Outputs<B> {
+    pub(super) fn finish(&self, state: SoftmaxState<B>) -> [FloatTensor<B>; 3] {
+        let SoftmaxState { max, sum, context } = state;
         let stats = B::float_cat(vec![max.clone(), sum.clone()], 3);
         // The maximum contributes 1 to the sum. For a fully masked row the context is zero
         // already, and any positive divisor keeps it.
         let sum = B::float_clamp_min(sum, 0.5.into());
         let log_sum_exp = B::float_add(max, B::float_log(sum.clone()));
-        (B::float_div(context, sum), log_sum_exp, stats)
+        [B::float_div(context, sum), log_sum_exp, stats]
     }
 
-    pub(super) fn fully_masked(&self, tile: usize) -> Outputs<B> {
+    /// The state of `tile` fully masked queries of each head.
+    pub(super) fn fully_masked(&self, tile: usize) -> SoftmaxState<B> {
         let shape = &self.settings.shape;
         let rows = shape.group() * tile;
         let dims = |width| Shape::from([shape.batch, shape.kv_heads, rows, width]);
         let context = B::float_zeros(dims(shape.d_value), &self.device, FloatDType::F32);
         let max = B::float_full(dims(1), MASKED_SCORE.into(), &self.device, FloatDType::F32);
         let sum = self.zeros_like(&max);
-        let stats = B::float_cat(vec![max.clone(), sum], 3);
-        (context, max, stats)
+        SoftmaxState { max, sum, context }
     }
 }
 
@@ -336,12 +332,6 @@ pub(super) fn zero_masked<B: Backend>(
         Some(mask) => B::float_mask_fill(tensor, mask, 0.0.into()),
         None => tensor,
     }
-}
-
-pub(super) fn tiles(length: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..length)
-        .step_by(TILE)
-        .map(move |start| start..length.min(start + TILE))
 }
 
 pub(super) fn transpose<B: Backend>(tensor: FloatTensor<B>) -> FloatTensor<B> {

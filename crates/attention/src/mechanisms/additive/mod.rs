@@ -12,7 +12,6 @@
 //! The MLP is evaluated tile by tile, forward and backward: its `seq_q x seq_k x d` activations are
 //! never materialised, only the scores are.
 
-mod autodiff;
 #[allow(deprecated)] // Burn 0.22 deprecates NdArray and LibTorch.
 mod ops;
 
@@ -21,11 +20,11 @@ use burn::tensor::{Device, Tensor};
 use zoo_spec::Additive;
 
 use self::ops::AdditiveForward;
-use super::{Attention, HeadSizes, Inputs, MechanismParams, Params, vector_param};
+use super::{Attention, Call, HeadSizes, Inputs, MechanismParams, Params, vector_param};
 use crate::analysis::weights::WeightFunction;
 use crate::finite::FiniteRows;
 use crate::flash::has_kernels;
-use crate::mechanisms::standard::{attend_with_scores, may_mask, nan_scores};
+use crate::mechanisms::standard::{apply_score_options, attend_with_scores, may_mask, nan_scores};
 use crate::precision::{check_parameter, widen};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
@@ -37,23 +36,18 @@ impl Attention for Additive {
     fn init_params(&self, sizes: HeadSizes, device: &Device) -> MechanismParams {
         MechanismParams {
             vector: Some(vector_param(sizes, device)),
-            ..MechanismParams::none()
+            ..MechanismParams::default()
         }
-    }
-
-    fn forward(
-        &self,
-        inputs: Inputs,
-        params: &Params,
-        options: &AttentionOptions,
-    ) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        let vector = params.vector(&query);
-        additive(query, key, value, vector, options)
     }
 
     fn is_flash(&self) -> bool {
         false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
+        let Inputs { query, key, value } = inputs;
+        let vector = call.params.vector(&query);
+        additive(query, key, value, vector, call.options)
     }
 
     fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -66,19 +60,8 @@ impl Attention for Additive {
 /// Queries and keys are already projected: `W₁ q` and `W₂ k`. Half-precision tensors are computed
 /// in `f32` and rounded once, at the end. The default scale is 1.
 ///
-/// # Shapes
-///
-/// - query: `[batch, heads, seq_q, d_head]`
-/// - key: `[batch, kv_heads, seq_k, d_head]`
-/// - value: `[batch, kv_heads, seq_k, d_value]`
-/// - vector: `[heads, d_head]`, the `v` of each head
-/// - context: `[batch, heads, seq_q, d_value]`
-/// - weights: `[batch, heads, seq_q, seq_k]`
-///
-/// # Panics
-///
-/// If the shapes or the options do not match, or the tensors do not have the same dtype of at most
-/// 32 bits.
+/// Shapes and panics are those of [`standard`](crate::standard()); `vector` is `[heads, d_head]`,
+/// the `v` of each head.
 pub fn additive(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -98,6 +81,7 @@ pub fn additive(
     } else {
         mlp_scores(op, query, key, vector, options.scale, &shape)
     };
+    let scores = apply_score_options(scores, options, &shape, 0..shape.seq_q);
     attend_with_scores(op, scores, value, options, &shape, stored)
 }
 
@@ -110,14 +94,7 @@ pub(crate) fn mlp_scores(
     scale: Option<f64>,
     shape: &AttentionShape,
 ) -> Tensor<4> {
-    assert!(
-        vector.dims() == [shape.heads, shape.d_head],
-        "{op}: the vector must be [heads = {}, d_head = {}], got {:?}",
-        shape.heads,
-        shape.d_head,
-        vector.dims()
-    );
-    check_parameter(op, "vector", query.dtype(), vector.dtype());
+    check_parameter(op, "vector", &vector, shape, query.dtype());
     let [query, key] = [query, key].map(widen);
     let (kv_heads, seq_k) = (shape.kv_heads, shape.seq_k);
     let [batch, heads, queries, d_head] = query.dims();

@@ -1,9 +1,11 @@
-//! MLP scores and their gradients, tile by tile.
+//! MLP scores and their gradients, tile by tile. The backward pass saves only its inputs.
 
 use std::ops::Range;
 
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Shape, Slice, TensorMetadata, backend_extension};
+use burn::backend::{Autodiff, Backend, Shape, Slice, TensorMetadata, backend_extension};
+use zoo_kernels::autodiff::{Step, record};
 
 /// Maximum number of activations of a tile (8 MiB), unless it has a single row of each example and
 /// head.
@@ -46,10 +48,8 @@ pub(super) fn scores<B: Backend>(
 }
 
 /// The gradients of query, key and vector.
-pub(super) fn backward<B: Backend>(
-    query: FloatTensor<B>,
-    key: FloatTensor<B>,
-    vector: FloatTensor<B>,
+fn backward<B: Backend>(
+    [query, key, vector]: [FloatTensor<B>; 3],
     d_scores: FloatTensor<B>,
 ) -> [FloatTensor<B>; 3] {
     let (mut d_queries, mut d_vectors) = (Vec::new(), Vec::new());
@@ -126,3 +126,17 @@ impl AdditiveForward for burn::backend::NdArray {}
 impl AdditiveForward for burn::backend::LibTorch {}
 #[cfg(feature = "cube")]
 impl AdditiveForward for burn::backend::Cube {}
+
+impl<B: AdditiveForward, C: CheckpointStrategy> AdditiveForward for Autodiff<B, C> {
+    fn additive_scores(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        vector: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let parents = [query.node(), key.node(), vector.node()];
+        let inputs = [query, key, vector].map(|tensor| tensor.into_primitive());
+        let [query, key, vector] = inputs.clone();
+        let scores = B::additive_scores(query, key, vector);
+        record::<B, C, _, 3>(Step(backward::<B>), parents, inputs, scores)
+    }
+}

@@ -78,12 +78,12 @@ impl ChunkLayout {
     pub(super) fn new(hashing: &Lsh, query: &Tensor<4>, visibility: &Visibility<'_>) -> Self {
         let [batch, heads, _, seq] = visibility.shape.scores();
         // Two chunks attend to each other completely, so there is nothing to sort.
-        let is_single = seq <= hashing.bucket.saturating_mul(2);
+        let is_single = seq <= hashing.bucket_size.saturating_mul(2);
         let (count, size, rounds) = if is_single {
             (1, seq, 1)
         } else {
-            let count = seq.div_ceil(hashing.bucket);
-            (count, hashing.bucket, hashing.rounds)
+            let count = seq.div_ceil(hashing.bucket_size);
+            (count, hashing.bucket_size, hashing.n_hashes)
         };
         let chunks = Chunks { count, size };
         let round = |_| Round {
@@ -109,6 +109,7 @@ impl ChunkLayout {
         let (size, keys) = (self.chunks.size, self.chunks.keys());
         let slots = self.chunks.slots();
         for head in 0..batch * heads {
+            let example_and_head = [head / heads, head % heads];
             let sorted: Vec<SortedSlots> = (0..self.rounds.len())
                 .map(|round| {
                     SortedSlots::new(|position| hash(head, round, position), seq, self.chunks)
@@ -120,7 +121,7 @@ impl ChunkLayout {
                 let mask = &mut mask[head * slots * keys..][..slots * keys];
                 let head_round = HeadRound {
                     visibility,
-                    head: [head / heads, head % heads],
+                    head: example_and_head,
                     current,
                     earlier: &sorted[..round],
                 };
@@ -135,12 +136,8 @@ impl ChunkLayout {
                 let index = (head * slots + slot) * keys + own_key;
                 let own = std::slice::from_mut(&mut self.rounds[0].mask[index]);
                 own[0] = false;
-                visibility.mask(
-                    [head / heads, head % heads],
-                    position as u32,
-                    &[position as u32],
-                    own,
-                );
+                let position = position as u32;
+                visibility.mask(example_and_head, position, &[position], own);
             }
             for (round, sorted) in self.rounds.iter_mut().zip(&sorted) {
                 let row = |&position: &u32| match position {
@@ -162,9 +159,7 @@ const PADDING: u32 = u32::MAX;
 struct SortedSlots {
     /// The position in each slot.
     positions: Vec<u32>,
-    /// The slot of each position.
     slot_of: Vec<u32>,
-    /// The chunk of each position.
     chunk_of: Vec<u32>,
     chunks: Chunks,
 }

@@ -33,28 +33,19 @@ struct Directions {
 /// hashes with about `sqrt(seq / bucket)` values each, so that hashing costs
 /// `seq · sqrt(seq / bucket)` instead of growing quadratically.
 ///
+/// Both functions panic if `bucket_size` or `n_hashes` is zero.
+///
 /// Andoni et al., [Practical and Optimal LSH for Angular
 /// Distance](https://arxiv.org/abs/1509.02897), 2015.
 pub trait Hashing {
     /// The directions for `seq` positions, the columns of every round's `R`:
     /// `[rounds, hashes, each, d_head]` in row-major order, with 2 hashes if a hash is a pair.
-    ///
-    /// # Panics
-    ///
-    /// If `bucket` or `rounds` is zero.
     fn directions(&self, seq: usize, d_head: usize) -> Vec<f32>;
 
-    /// The hash of every query in every round: `[batch, heads, seq, rounds]` in row-major order.
+    /// The hash of every query, `[batch, heads, seq, d_head]`, in every round:
+    /// `[batch, heads, seq, rounds]` in row-major order.
     ///
     /// If two directions are equally near up to rounding, the hash may differ between backends.
-    ///
-    /// # Shapes
-    ///
-    /// - query: `[batch, heads, seq, d_head]`
-    ///
-    /// # Panics
-    ///
-    /// If `bucket` or `rounds` is zero.
     fn hashes(&self, query: &Tensor<4>) -> Vec<u32>;
 }
 
@@ -66,7 +57,7 @@ impl Hashing for Lsh {
             let mut normals = Normals::new([self.seed, round as u64, column as u64]);
             (0..d_head).map(move |_| normals.next() as f32)
         };
-        (0..self.rounds * hashes * each)
+        (0..self.n_hashes * hashes * each)
             .flat_map(direction)
             .collect()
     }
@@ -74,14 +65,15 @@ impl Hashing for Lsh {
     fn hashes(&self, query: &Tensor<4>) -> Vec<u32> {
         let [batch, heads, seq, d_head] = query.dims();
         let Directions { hashes, each } = round_directions(self, seq);
-        let (queries, groups) = (batch * heads * seq, self.rounds * hashes);
+        let (queries, groups) = (batch * heads * seq, self.n_hashes * hashes);
         // Hashes have no gradient.
         let query = widen(query.clone().detach()).reshape([queries, d_head]);
 
         static MEMO: Memo<([usize; 4], u64), Vec<f32>> = Memo::new();
-        let directions = MEMO.get(([self.bucket, self.rounds, seq, d_head], self.seed), |_| {
-            self.directions(seq, d_head)
-        });
+        let directions = MEMO.get(
+            ([self.bucket_size, self.n_hashes, seq, d_head], self.seed),
+            |_| self.directions(seq, d_head),
+        );
         let directions = TensorData::new(directions.to_vec(), [groups, each, d_head]);
         let directions = Tensor::<3>::from_data(directions, (&query.device(), query.dtype()));
         let both = Tensor::cat(vec![directions.clone(), directions.neg()], 1)
@@ -101,27 +93,22 @@ impl Hashing for Lsh {
             })
             .collect();
         let nearest: Vec<u32> = Tensor::cat(nearest, 0).into_data().iter().collect();
-        nearest
-            .chunks_exact(hashes)
-            .map(|parts| {
-                parts
-                    .iter()
-                    .fold(0, |hash, part| hash * 2 * each as u32 + part)
-            })
-            .collect()
+        let base = 2 * each as u32;
+        let combine = |parts: &[u32]| parts.iter().fold(0, |hash, part| hash * base + part);
+        nearest.chunks_exact(hashes).map(combine).collect()
     }
 }
 
-/// Panics if `bucket` or `rounds` is zero.
+/// Panics if `bucket_size` or `n_hashes` is zero.
 pub(super) fn check(lsh: &Lsh, op: &str) {
-    for (name, size) in [("bucket", lsh.bucket), ("rounds", lsh.rounds)] {
+    for (name, size) in [("bucket_size", lsh.bucket_size), ("n_hashes", lsh.n_hashes)] {
         assert!(size > 0, "{op}: {name} must be at least 1, got 0");
     }
 }
 
 fn round_directions(lsh: &Lsh, seq: usize) -> Directions {
     check(lsh, "lsh hashing");
-    let each = seq.div_ceil(lsh.bucket).div_ceil(2).max(1);
+    let each = seq.div_ceil(lsh.bucket_size).div_ceil(2).max(1);
     if 2 * each <= MAX_SINGLE_HASHES {
         return Directions { hashes: 1, each };
     }

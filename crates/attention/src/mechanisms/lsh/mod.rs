@@ -25,7 +25,7 @@ use zoo_spec::Lsh;
 use self::chunks::{ChunkLayout, Chunks, Round};
 pub use self::hashing::Hashing;
 use self::visibility::Visibility;
-use super::{Attention, Inputs, Mode, Params};
+use super::{Attention, Call, Inputs, Mode, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::counter::mix;
 use crate::flash::{FlashOutput, flash_with_log_sum_exp, merge};
@@ -34,22 +34,18 @@ use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
 impl Attention for Lsh {
-    fn forward(
-        &self,
-        inputs: Inputs,
-        params: &Params,
-        options: &AttentionOptions,
-    ) -> AttentionOutput {
+    fn is_flash(&self) -> bool {
+        false
+    }
+
+    fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
         // As in the paper, every training pass has its own hash directions.
-        let seed = match params.mode {
+        let seed = match call.params.mode {
             Mode::Training => mix(self.seed ^ next_seed(&inputs.query.device())),
             Mode::Function | Mode::Inference => self.seed,
         };
-        lsh(inputs.query, inputs.value, &Lsh { seed, ..*self }, options).into()
-    }
-
-    fn is_flash(&self) -> bool {
-        false
+        let hashing = Lsh { seed, ..*self };
+        lsh(inputs.query, inputs.value, &hashing, call.options).into()
     }
 
     fn weight_fn(&self, _: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -58,7 +54,7 @@ impl Attention for Lsh {
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
         // The own chunk and the previous one, in each round.
-        let keys = (2 * self.bucket * self.rounds).min(shape.seq_k);
+        let keys = (2 * self.bucket_size * self.n_hashes).min(shape.seq_k);
         2.0 * (shape.heads * shape.seq_q * keys * (shape.d_head + shape.d_value)) as f64
     }
 }

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::Pattern;
-use crate::pattern::summary::VisibleBlocks;
 
 fn shape(seq_q: usize, seq_k: usize) -> AttentionShape {
     AttentionShape::single_head(2, seq_q, seq_k)
@@ -32,10 +31,8 @@ fn visible(rule: &Rule, shape: &AttentionShape, example: usize, i: usize, j: usi
         Rule::Strided { stride } => (query - key) % *stride as i64 == 0,
         Rule::Monotonic { window } => i.abs_diff(j) <= *window,
         Rule::SummaryColumns(SummaryColumns { block, summary }) => j % block + summary >= *block,
-        Rule::BlockCausal(mask) => match mask.visible {
-            VisibleBlocks::Earlier => j / mask.block_k < i / mask.block_q,
-            VisibleBlocks::Others => j / mask.block_k != i / mask.block_q,
-        },
+        Rule::BlockCausal(mask) if mask.is_causal => j / mask.block_k < i / mask.block_q,
+        Rule::BlockCausal(mask) => j / mask.block_k != i / mask.block_q,
         Rule::Global(positions) => positions.iter().any(|&p| p == j || p as i64 == query),
         Rule::Documents(_) => {
             let ids = DOCUMENTS[example];
@@ -58,11 +55,11 @@ fn rules(seq_k: usize) -> Vec<Rule> {
     };
     let documents = DOCUMENTS.map(|ids| ids[..seq_k].to_vec());
     let columns = |block, summary| Rule::SummaryColumns(SummaryColumns { block, summary });
-    let block_causal = |block_q, block_k, visible| {
+    let block_causal = |block_q, block_k, is_causal| {
         Rule::BlockCausal(BlockCausal {
             block_q,
             block_k,
-            visible,
+            is_causal,
         })
     };
     let odd = || Pattern::from_fn(|query, key| (query ^ key) & 1 == 1).rule();
@@ -88,11 +85,11 @@ fn rules(seq_k: usize) -> Vec<Rule> {
         Rule::Monotonic {
             window: usize::MAX >> 2,
         },
-        block_causal(1, 1, VisibleBlocks::Earlier),
-        block_causal(4, 2, VisibleBlocks::Earlier),
-        block_causal(1, 1, VisibleBlocks::Others),
-        block_causal(3, 2, VisibleBlocks::Others),
-        block_causal(2, 5, VisibleBlocks::Others),
+        block_causal(1, 1, true),
+        block_causal(4, 2, true),
+        block_causal(1, 1, false),
+        block_causal(3, 2, false),
+        block_causal(2, 5, false),
         Rule::global(&[3, 0]),
         Rule::global(&[]),
         Rule::documents(&documents),

@@ -1,15 +1,10 @@
 //! Incremental decoding of the module, and projected memory of cross-attention.
 
-use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::{LocalM, LocalP};
-use zoo_attention::{
-    AttentionError, AttentionInput, Mechanism, MechanismConfig, MultiHeadAttention,
-    MultiHeadAttentionConfig, Pattern, Positions,
-};
-use zoo_conformance::*;
-use zoo_oracle::{Mask, SMALL_HEADS, SMALL_SEQUENCE};
+use zoo_attention::{AttentionError, DecodeCache, ProjectedMemory};
 
 use super::{decode_all, self_attention, test_kv_heads};
+use crate::prelude::*;
 
 /// Incremental decoding matches the forward pass, or returns an error.
 pub(super) fn check_decoding(mechanism: Mechanism, device: &Device) {
@@ -40,12 +35,11 @@ pub(super) fn check_decoding(mechanism: Mechanism, device: &Device) {
 fn check_layer(attention: &MultiHeadAttention, mechanism: &MechanismConfig, device: &Device) {
     use Mechanism as M;
     let name = mechanism.mechanism();
-    let mut cache = match attention.decode_cache(2) {
-        Err(error) if matches!(name, M::BigBird | M::LocalP | M::Lsh) => {
-            return check_error(&error, mechanism);
-        }
-        cache => must(cache),
-    };
+    let cache = attention.decode_cache(2);
+    if matches!(name, M::BigBird | M::LocalP | M::Lsh) {
+        return assert_cannot_decode(cache, mechanism);
+    }
+    let mut cache = must(cache);
     assert_not_full_attention(mechanism, SMALL_HEADS, [7; 2], Mask::Causal, device);
     let x = random_normal([2, 7, 8], device);
     let full = self_attention(attention, &x, Pattern::Causal);
@@ -75,18 +69,34 @@ fn check_layer(attention: &MultiHeadAttention, mechanism: &MechanismConfig, devi
     }
 }
 
-fn check_error(error: &AttentionError, mechanism: &MechanismConfig) {
+fn assert_cannot_decode(cache: Result<DecodeCache, AttentionError>, mechanism: &MechanismConfig) {
     let name = mechanism.mechanism();
     let reason = mechanism.capabilities().decoding.expect_err("a reason");
     let message = format!("mechanism {name} cannot decode token by token: {reason}");
-    assert_eq!(error.to_string(), message);
+    assert_error(cache, &message);
+}
+
+/// Checks cross-attention to projected memory without and with padding in the second example.
+fn check_cross_attention(
+    attention: &MultiHeadAttention,
+    [query, memory]: [&Tensor<3>; 2],
+    second_length: usize,
+    cross_attend: impl Fn(&ProjectedMemory, &Pattern) -> Tensor<3>,
+) {
+    let projected = attention.project_memory(memory.clone(), memory.clone());
+    let lengths = vec![memory.dims()[1], second_length];
+    for pattern in [Pattern::Full, Pattern::key_lengths(lengths)] {
+        let input = AttentionInput::cross_attn(query.clone(), memory.clone());
+        let want = attention.forward(input.pattern(pattern.clone())).context;
+        let case = format!("{:?}, {pattern:?}", attention.mechanism());
+        assert_close_as(&case, cross_attend(&projected, &pattern), want);
+    }
 }
 
 pub(super) const TESTS: &[(&str, Test)] = &[
     ("memory-is-projected-once", |device| {
         let query = random_normal([2, 5, 12], device);
         let memory = random_normal([2, SMALL_SEQUENCE, 12], device);
-        let padded = Pattern::key_lengths(vec![SMALL_SEQUENCE, 4]);
         for mechanism in Mechanism::ALL {
             // `retention` is causal-only, and the keys of `lsh` are its queries.
             if matches!(mechanism, Mechanism::Retention | Mechanism::Lsh) {
@@ -98,17 +108,9 @@ pub(super) const TESTS: &[(&str, Test)] = &[
             let attention = MultiHeadAttentionConfig::new(12, SMALL_HEADS)
                 .with_mechanism(small)
                 .init(device);
-            let projected = attention.project_memory(memory.clone(), memory.clone());
-            for pattern in [Pattern::Full, padded.clone()] {
-                let (key, value) = (memory.clone(), memory.clone());
-                let want = attention
-                    .forward(
-                        AttentionInput::new(query.clone(), key, value).pattern(pattern.clone()),
-                    )
-                    .context;
-                let got = attention.cross_attend(query.clone(), &projected, pattern.clone());
-                assert_close_as(mechanism.name(), got, want);
-            }
+            check_cross_attention(&attention, [&query, &memory], 4, |projected, pattern| {
+                attention.cross_attend(query.clone(), projected, pattern.clone())
+            });
         }
     }),
     ("cross-attention-from-any-position", |device| {
@@ -130,25 +132,14 @@ pub(super) const TESTS: &[(&str, Test)] = &[
             let attention = MultiHeadAttentionConfig::new(12, 3)
                 .with_mechanism(mechanism)
                 .init(device);
-            let projected = attention.project_memory(memory.clone(), memory.clone());
-            for pattern in [Pattern::Full, Pattern::key_lengths(vec![5, 2])] {
-                let (key, value) = (memory.clone(), memory.clone());
-                let want = attention
-                    .forward(
-                        AttentionInput::new(query.clone(), key, value).pattern(pattern.clone()),
-                    )
-                    .context;
-                let mut first = 0;
-                let parts = [1, 2, 1, 1, 3, 1].map(|new| {
-                    let part = query.clone().slice_dim(1, first..first + new);
-                    let part =
-                        attention.cross_attend_from(first, part, &projected, pattern.clone());
-                    first += new;
-                    part
+            check_cross_attention(&attention, [&query, &memory], 2, |projected, pattern| {
+                let parts = [0..1, 1..3, 3..4, 4..5, 5..8, 8..9].map(|part| {
+                    let first = part.start;
+                    let part = query.clone().slice_dim(1, part);
+                    attention.cross_attend_from(first, part, projected, pattern.clone())
                 });
-                let case = format!("{mechanism:?}, {pattern:?}");
-                assert_close_as(&case, Tensor::cat(parts.to_vec(), 1), want);
-            }
+                Tensor::cat(parts.to_vec(), 1)
+            });
         }
     }),
     ("prefill-of-a-used-cache-is-rejected", |device| {
@@ -175,8 +166,7 @@ pub(super) const TESTS: &[(&str, Test)] = &[
         for mechanism in [Mechanism::Strided, Mechanism::Fixed] {
             let mechanism = MechanismConfig::from(mechanism);
             let config = MultiHeadAttentionConfig::new(8, 2).with_mechanism(mechanism);
-            let decoded = config.init(device).decode_cache(1);
-            check_error(&decoded.expect_err("the length changes"), &mechanism);
+            assert_cannot_decode(config.init(device).decode_cache(1), &mechanism);
         }
     }),
 ];

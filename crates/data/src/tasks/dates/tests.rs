@@ -31,11 +31,8 @@ fn all_formats_of_one_day() {
 #[test]
 fn ordinals() {
     let days = [1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 22, 23, 30, 31];
-    let ordinals = days.map(ordinal).join(" ");
-    assert_eq!(
-        ordinals,
-        "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 22nd 23rd 30th 31st"
-    );
+    let expected = "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 22nd 23rd 30th 31st";
+    assert_eq!(days.map(ordinal).join(" "), expected);
 }
 
 const MONTHS: [&str; 12] = [
@@ -61,14 +58,12 @@ fn meanings(text: &str, years: std::ops::RangeInclusive<i32>) -> HashSet<NaiveDa
         .collect();
     let mut found = HashSet::new();
     let mut add = |year: (usize, u32), month: u32, day: u32| {
-        for full in years.clone() {
-            let same = match year.0 {
-                4 => full as u32 == year.1,
-                _ => full as u32 % 100 == year.1,
-            };
-            if same {
-                found.extend(NaiveDate::from_ymd_opt(full, month, day));
-            }
+        let modulus = 10_u32.pow(year.0 as u32);
+        for full in years
+            .clone()
+            .filter(|full| *full as u32 % modulus == year.1)
+        {
+            found.extend(NaiveDate::from_ymd_opt(full, month, day));
         }
     };
     match (month, numbers.as_slice()) {
@@ -97,11 +92,9 @@ fn dates_are_unambiguous() {
         let splits = dates.generate(2).unwrap();
         let mut formats = HashSet::new();
         for pair in splits.train.iter().chain(&splits.valid).chain(&splits.test) {
-            let meant: Vec<String> = meanings(&pair.source, first as i32..=last as i32)
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            assert_eq!(meant, [pair.target.as_str()], "{}", pair.source);
+            let days = meanings(&pair.source, first as i32..=last as i32);
+            let days: Vec<String> = days.iter().map(NaiveDate::to_string).collect();
+            assert_eq!(days, [pair.target.as_str()], "{}", pair.source);
             let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
             formats.insert(pair.source.chars().map(shape).collect::<String>());
         }
@@ -115,10 +108,8 @@ fn held_out_dates_are_not_in_the_training_split() {
     let splits = Dates::default().generate(7).unwrap();
     let train_dates = splits.train.iter().map(|pair| pair.target.as_str());
     let train_dates: HashSet<&str> = train_dates.collect();
-    let known = |pair: &&Pair| train_dates.contains(pair.target.as_str());
-    assert_eq!(splits.valid.iter().filter(known).count(), 0);
-    assert!(
-        train_dates.len() < splits.train.len(),
-        "some days occur in several formats"
-    );
+    let known = |pair: &Pair| train_dates.contains(pair.target.as_str());
+    assert!(!splits.valid.iter().any(known));
+    // Some days occur in several formats.
+    assert!(train_dates.len() < splits.train.len());
 }

@@ -30,14 +30,10 @@ fn reduce(text: &str) -> u32 {
     let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
     while words.len() > 1 {
         let close = words.iter().position(|word| word == "]").unwrap();
-        let open = words[..close]
-            .iter()
-            .rposition(|word| word.starts_with('['))
-            .unwrap();
-        let mut digits: Vec<u32> = words[open + 1..close]
-            .iter()
-            .map(|word| word.parse().unwrap())
-            .collect();
+        let mut before = words[..close].iter();
+        let open = before.rposition(|word| word.starts_with('[')).unwrap();
+        let digits = words[open + 1..close].iter();
+        let mut digits: Vec<u32> = digits.map(|word| word.parse().unwrap()).collect();
         digits.sort();
         let last = digits.len() - 1;
         let value = match words[open].as_str() {

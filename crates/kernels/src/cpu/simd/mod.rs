@@ -7,6 +7,17 @@
 // Methods have the safety contract of the trait.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
+/// Methods of a single expression.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $result:ty = $value:expr;)*) => {$(
+        #[inline(always)]
+        #[allow(unused_unsafe)] // for methods that could be safe
+        unsafe fn $name($($arg: $kind),*) -> $result {
+            unsafe { $value }
+        }
+    )*};
+}
+
 mod portable;
 #[cfg(test)]
 mod tests;

@@ -4,16 +4,6 @@ use std::arch::x86_64::*;
 
 use super::{MIN_EXPONENT, POLYNOMIAL, Simd};
 
-/// Methods of a single instruction.
-macro_rules! instructions {
-    ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $result:ty = $instruction:ident;)*) => {$(
-        #[inline(always)]
-        unsafe fn $name($($arg: $kind),*) -> $result {
-            unsafe { $instruction($($arg),*) }
-        }
-    )*};
-}
-
 /// 16 elements in each of 32 registers: AVX-512F.
 #[derive(Debug, Clone, Copy)]
 pub struct Avx512;
@@ -23,27 +13,27 @@ impl Simd for Avx512 {
     const LANES: usize = 16;
     const TILE_VECTORS: usize = 4;
 
-    instructions! {
-        fn splat(x: f32) -> __m512 = _mm512_set1_ps;
-        fn load(from: *const f32) -> __m512 = _mm512_loadu_ps;
-        fn store(to: *mut f32, x: __m512) -> () = _mm512_storeu_ps;
-        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps;
-        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps;
-        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps;
-        fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps;
-        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps;
-        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps;
-        fn min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps;
-    }
-
-    #[inline(always)]
-    unsafe fn load_partial(from: *const f32, count: usize) -> __m512 {
-        unsafe { _mm512_maskz_loadu_ps(first(count), from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_partial(to: *mut f32, x: __m512, count: usize) {
-        unsafe { _mm512_mask_storeu_ps(to, first(count), x) }
+    methods! {
+        fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        fn load(from: *const f32) -> __m512 = _mm512_loadu_ps(from);
+        fn store(to: *mut f32, x: __m512) -> () = _mm512_storeu_ps(to, x);
+        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fn min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
+        fn load_partial(from: *const f32, count: usize) -> __m512 =
+            _mm512_maskz_loadu_ps(first(count), from);
+        fn store_partial(to: *mut f32, x: __m512, count: usize) -> () =
+            _mm512_mask_storeu_ps(to, first(count), x);
+        fn gt(a: __m512, b: __m512) -> u64 = u64::from(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b));
+        fn select(bits: u64, a: __m512, b: __m512) -> __m512 =
+            _mm512_mask_blend_ps(bits as u16, b, a);
+        fn round(x: __m512) -> __m512 =
+            _mm512_roundscale_ps::<8>(x); // to nearest, no exceptions
+        fn exp2_integer(x: __m512) -> __m512 = _mm512_scalef_ps(_mm512_set1_ps(1.0), x);
     }
 
     #[inline(always)]
@@ -57,31 +47,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn gt(a: __m512, b: __m512) -> u64 {
-        unsafe { u64::from(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b)) }
-    }
-
-    #[inline(always)]
-    unsafe fn select(bits: u64, a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_mask_blend_ps(bits as u16, b, a) }
-    }
-
-    #[inline(always)]
-    unsafe fn round(x: __m512) -> __m512 {
-        unsafe { _mm512_roundscale_ps::<8>(x) } // to nearest, no exceptions
-    }
-
-    #[inline(always)]
-    unsafe fn exp2_integer(x: __m512) -> __m512 {
-        unsafe { _mm512_scalef_ps(_mm512_set1_ps(1.0), x) }
-    }
-
-    #[inline(always)]
     unsafe fn exp2(x: __m512) -> __m512 {
         unsafe {
             // Not less than: also true for NaN, which is propagated.
             let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(MIN_EXPONENT));
-            let whole = _mm512_roundscale_ps::<8>(x); // to nearest, no exceptions
+            let whole = Self::round(x);
             let rest = _mm512_sub_ps(x, whole);
             let mut power = _mm512_set1_ps(POLYNOMIAL[0]);
             for coefficient in &POLYNOMIAL[1..] {
@@ -147,37 +117,25 @@ impl Simd for Avx2 {
     const LANES: usize = 8;
     const TILE_VECTORS: usize = 2;
 
-    instructions! {
-        fn splat(x: f32) -> __m256 = _mm256_set1_ps;
-        fn load(from: *const f32) -> __m256 = _mm256_loadu_ps;
-        fn store(to: *mut f32, x: __m256) -> () = _mm256_storeu_ps;
-        fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps;
-        fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps;
-        fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps;
-        fn div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps;
-        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps;
-        fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps;
-        fn min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps;
-    }
-
-    #[inline(always)]
-    unsafe fn load_partial(from: *const f32, count: usize) -> __m256 {
-        unsafe { _mm256_maskload_ps(from, lane_mask(count)) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_partial(to: *mut f32, x: __m256, count: usize) {
-        unsafe { _mm256_maskstore_ps(to, lane_mask(count), x) }
-    }
-
-    #[inline(always)]
-    unsafe fn recip(x: __m256) -> __m256 {
-        unsafe { _mm256_div_ps(_mm256_set1_ps(1.0), x) }
-    }
-
-    #[inline(always)]
-    unsafe fn gt(a: __m256, b: __m256) -> u64 {
-        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) as u64 }
+    methods! {
+        fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        fn load(from: *const f32) -> __m256 = _mm256_loadu_ps(from);
+        fn store(to: *mut f32, x: __m256) -> () = _mm256_storeu_ps(to, x);
+        fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        fn div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
+        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        fn min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
+        fn load_partial(from: *const f32, count: usize) -> __m256 =
+            _mm256_maskload_ps(from, lane_mask(count));
+        fn store_partial(to: *mut f32, x: __m256, count: usize) -> () =
+            _mm256_maskstore_ps(to, lane_mask(count), x);
+        fn recip(x: __m256) -> __m256 = _mm256_div_ps(_mm256_set1_ps(1.0), x);
+        fn gt(a: __m256, b: __m256) -> u64 =
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) as u64;
+        fn round(x: __m256) -> __m256 = _mm256_round_ps::<8>(x); // to nearest, no exceptions
     }
 
     #[inline(always)]
@@ -189,11 +147,6 @@ impl Simd for Avx2 {
             let set = _mm256_cmpeq_epi32(bits, own);
             _mm256_blendv_ps(b, a, _mm256_castsi256_ps(set))
         }
-    }
-
-    #[inline(always)]
-    unsafe fn round(x: __m256) -> __m256 {
-        unsafe { _mm256_round_ps::<8>(x) } // to nearest, no exceptions
     }
 
     #[inline(always)]
@@ -209,7 +162,7 @@ impl Simd for Avx2 {
     unsafe fn exp2(x: __m256) -> __m256 {
         unsafe {
             let normal = _mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(MIN_EXPONENT));
-            let whole = _mm256_round_ps::<8>(x); // to nearest, no exceptions
+            let whole = Self::round(x);
             let rest = _mm256_sub_ps(x, whole);
             let mut power = _mm256_set1_ps(POLYNOMIAL[0]);
             for coefficient in &POLYNOMIAL[1..] {

@@ -4,8 +4,40 @@ use std::sync::Arc;
 
 use burn::backend::Backend;
 use burn::backend::tensor::FloatTensor;
+use serde::{Deserialize, Serialize};
 
-use super::cell::{Cell, Direction};
+pub use zoo_spec::Cell;
+
+/// Direction in which a layer processes a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the first position to the last.
+    Forward,
+    /// From each row's last position to the first.
+    Backward,
+    /// Bidirectional; outputs are concatenated, forward first.
+    Both,
+}
+
+impl Direction {
+    /// The number of directions.
+    pub fn num_directions(self) -> usize {
+        match self {
+            Self::Forward | Self::Backward => 1,
+            Self::Both => 2,
+        }
+    }
+
+    /// Whether direction `dir`, counted from 0, is the backward one.
+    pub(crate) fn is_reverse(self, dir: usize) -> bool {
+        match self {
+            Self::Forward => false,
+            Self::Backward => true,
+            Self::Both => dir == 1,
+        }
+    }
+}
 
 /// Arguments of the op besides its tensors.
 #[derive(Debug, Clone)]
@@ -46,7 +78,7 @@ pub(crate) enum Activations<B: Backend> {
     Host(Arc<Vec<f32>>),
 }
 
-/// Tensors saved for the backward pass.
+/// State saved for the backward pass.
 #[derive(Debug, Clone)]
 pub(crate) struct Saved<B: Backend> {
     pub(crate) recurrent: FloatTensor<B>,
@@ -55,4 +87,5 @@ pub(crate) struct Saved<B: Backend> {
     #[cfg_attr(not(feature = "host"), expect(dead_code))]
     pub(crate) outputs: FloatTensor<B>,
     pub(crate) activations: Activations<B>,
+    pub(crate) settings: Settings,
 }

@@ -9,6 +9,7 @@ use super::call::{Activations, ForwardOutput, Saved, Settings};
 use super::cpu::{self, BackwardInputs, Inputs};
 use super::ops::RecurrenceTraining;
 use super::portable;
+use crate::cpu::InstructionSet;
 use crate::hosts::Host;
 
 impl<B: Host> RecurrenceTraining for B {
@@ -27,7 +28,8 @@ impl<B: Host> RecurrenceTraining for B {
             biases: &biases,
             initial: &initial,
         };
-        let [outputs, last, activations] = cpu::forward(settings, &inputs, save_activations);
+        let set = InstructionSet::detect();
+        let [outputs, last, activations] = cpu::forward(set, settings, &inputs, save_activations);
         let (batch, seq, width) = (settings.batch, settings.seq, settings.width);
         ForwardOutput {
             outputs: B::from_vec(outputs, &[batch, seq, width]),
@@ -40,11 +42,11 @@ impl<B: Host> RecurrenceTraining for B {
         saved: Saved<B>,
         d_outputs: FloatTensor<B>,
         d_last: Option<FloatTensor<B>>,
-        settings: &Settings,
     ) -> [FloatTensor<B>; 4] {
         let Activations::Host(activations) = &saved.activations else {
-            return portable::backward::<B>(saved, d_outputs, d_last, settings);
+            return portable::backward::<B>(saved, d_outputs, d_last);
         };
+        let settings = &saved.settings;
         let d_last = d_last.as_ref().map(B::elements);
         let inputs = BackwardInputs {
             recurrent: &B::elements(&saved.recurrent),
@@ -54,15 +56,14 @@ impl<B: Host> RecurrenceTraining for B {
             d_outputs: &B::elements(&d_outputs),
             d_last: d_last.as_deref(),
         };
-        let [projected, recurrent, biases, initial] = cpu::backward(settings, &inputs);
+        let [projected, recurrent, biases, initial] =
+            cpu::backward(InstructionSet::detect(), settings, &inputs);
         let (batch, seq, width) = (settings.batch, settings.seq, settings.width);
         let gates = settings.gates();
+        let direction_gates = gates / settings.direction.num_directions();
         [
             B::from_vec(projected, &[batch, seq, gates]),
-            B::from_vec(
-                recurrent,
-                &[width, gates / settings.direction.num_directions()],
-            ),
+            B::from_vec(recurrent, &[width, direction_gates]),
             B::from_vec(biases, &[2, gates]),
             B::from_vec(initial, &[batch, settings.cell.states() * width]),
         ]

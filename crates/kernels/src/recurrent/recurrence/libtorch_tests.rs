@@ -14,21 +14,28 @@ use super::ops::RecurrenceForward;
 use super::{Cell, Direction, RecurrenceInputs, recurrence};
 use crate::recurrent::LayerState;
 
-fn burn_tensor<const D: usize>(tensor: Tensor) -> burn::tensor::Tensor<D> {
-    let kind = DispatchTensorKind::LibTorch(BackendTensor::Float(TchTensor::new(tensor)));
+fn burn_tensor<const D: usize>(tensor: TchTensor) -> burn::tensor::Tensor<D> {
+    let kind = DispatchTensorKind::LibTorch(BackendTensor::Float(tensor));
     burn::tensor::Tensor::from_dispatch(DispatchTensor {
         kind,
         autodiff: Default::default(),
     })
 }
 
+fn cpu(dims: &[i64]) -> TchTensor {
+    TchTensor::new(Tensor::ones(dims, (tch::Kind::Float, tch::Device::Cpu)))
+}
+
+fn meta(dims: &[i64]) -> TchTensor {
+    TchTensor::new(crate::aten::meta(dims))
+}
+
 fn cpu_tensor<const D: usize>(dims: [i64; D]) -> burn::tensor::Tensor<D> {
-    let options = (tch::Kind::Float, tch::Device::Cpu);
-    burn_tensor(Tensor::ones(dims.as_slice(), options))
+    burn_tensor(cpu(&dims))
 }
 
 fn meta_tensor<const D: usize>(dims: [i64; D]) -> burn::tensor::Tensor<D> {
-    burn_tensor(crate::aten::meta(&dims))
+    burn_tensor(meta(&dims))
 }
 
 /// Inputs of an LSTM with hidden size 4 over 2 sequences of length 3.
@@ -45,7 +52,6 @@ fn inputs() -> RecurrenceInputs {
     }
 }
 
-/// The panic message of a call.
 fn message(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("the call was accepted");
     match panic.downcast::<String>() {
@@ -57,6 +63,9 @@ fn message(call: impl FnOnce()) -> String {
 #[test]
 fn inputs_on_another_device_are_rejected() {
     recurrence(inputs(), Cell::Lstm, Direction::Forward, None);
+    fn state(inputs: &mut RecurrenceInputs) -> &mut LayerState {
+        inputs.state.as_mut().expect("a state")
+    }
     type Change = fn(&mut RecurrenceInputs);
     let cases: [(&str, Change); 5] = [
         ("matrix", |inputs| inputs.recurrent = meta_tensor([4, 16])),
@@ -66,17 +75,9 @@ fn inputs_on_another_device_are_rejected() {
         ("hidden bias", |inputs| {
             inputs.hidden_bias = Some(meta_tensor([1, 16]))
         }),
-        ("state", |inputs| {
-            inputs.state = Some(LayerState {
-                hidden: meta_tensor([2, 4]),
-                cell: Some(cpu_tensor([2, 4])),
-            });
-        }),
+        ("state", |inputs| state(inputs).hidden = meta_tensor([2, 4])),
         ("state's cell", |inputs| {
-            inputs.state = Some(LayerState {
-                hidden: cpu_tensor([2, 4]),
-                cell: Some(meta_tensor([2, 4])),
-            });
+            state(inputs).cell = Some(meta_tensor([2, 4]));
         }),
     ];
     for (name, change) in cases {
@@ -105,15 +106,13 @@ fn kernels_do_not_read_tensors_on_another_device() {
         width: 4,
         lengths: vec![3; 2].into(),
     };
-    let ones =
-        |dims: &[i64]| TchTensor::new(Tensor::ones(dims, (tch::Kind::Float, tch::Device::Cpu)));
     let call = |initial: TchTensor| {
-        let (projected, matrix) = (ones(&[2, 3, 12]), ones(&[4, 12]));
-        LibTorch::recurrence(projected, matrix, ones(&[2, 12]), initial, settings.clone());
+        let (projected, matrix) = (cpu(&[2, 3, 12]), cpu(&[4, 12]));
+        LibTorch::recurrence(projected, matrix, cpu(&[2, 12]), initial, settings.clone());
     };
-    call(ones(&[2, 4]));
+    call(cpu(&[2, 4]));
     assert_eq!(
-        message(|| call(TchTensor::new(crate::aten::meta(&[2, 4])))),
+        message(|| call(meta(&[2, 4]))),
         "LibTorch's access to host memory failed: the tensor must be Strided Float on cpu, got \
          Strided Float [2, 4] on meta"
     );

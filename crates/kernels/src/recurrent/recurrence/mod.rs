@@ -9,9 +9,7 @@
 //! the portable kernel, a loop over the backend's operations. If the feature of a backend is not
 //! enabled, autodiff records these one by one.
 
-mod autodiff;
 mod call;
-mod cell;
 #[cfg(feature = "host")]
 mod cpu;
 #[cfg(feature = "host")]
@@ -26,7 +24,7 @@ use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
 
 use self::call::Settings;
-pub use self::cell::{Cell, Direction};
+pub use self::call::{Cell, Direction};
 use self::ops::RecurrenceForward;
 use crate::hosts::location::has_kernels;
 use crate::precision::{cast, is_f32_or_half, widen};
@@ -131,19 +129,13 @@ fn validate(
         batch > 0 && seq > 0,
         "{cell} recurrence: batch and seq must be at least 1, got [batch = {batch}, seq = {seq}]"
     );
+    let state = inputs.state.as_ref();
+    let cell_state = state.and_then(|state| state.cell.as_ref());
     let optional = [
         ("input bias", inputs.input_bias.as_ref(), [1, all_gates]),
         ("hidden bias", inputs.hidden_bias.as_ref(), [1, all_gates]),
-        (
-            "state",
-            inputs.state.as_ref().map(|state| &state.hidden),
-            [batch, width],
-        ),
-        (
-            "state's cell",
-            inputs.state.as_ref().and_then(|state| state.cell.as_ref()),
-            [batch, width],
-        ),
+        ("state", state.map(|state| &state.hidden), [batch, width]),
+        ("state's cell", cell_state, [batch, width]),
     ];
     let device = inputs.projected.device();
     let check_device = |name: &str, got: Device| {
@@ -170,12 +162,10 @@ fn validate(
              {got:?}"
         );
     }
-    if let Some(state) = &inputs.state {
-        assert!(
-            state.cell.is_some() == (cell == Cell::Lstm),
-            "{cell} recurrence: an LSTM state needs a cell state, and a GRU state must not have one"
-        );
-    }
+    assert!(
+        state.is_none() || cell_state.is_some() == (cell == Cell::Lstm),
+        "{cell} recurrence: an LSTM state needs a cell state, and a GRU state must not have one"
+    );
     let (projected, recurrent) = (inputs.projected.dtype(), inputs.recurrent.dtype());
     assert!(
         projected == recurrent && is_f32_or_half(projected),

@@ -2,11 +2,14 @@
 
 #[cfg(feature = "cube")]
 use burn::backend::Cube;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::ops::{Backward, OpsKind};
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, backend_extension};
+use burn::backend::{Autodiff, AutodiffBackend, Backend, backend_extension};
 
 use super::call::{ForwardOutput, Saved, Settings};
 use super::portable;
+use crate::autodiff::{SecondGradient, Step};
 
 /// The recurrence op. All tensors are `f32`.
 #[backend_extension(
@@ -49,6 +52,45 @@ impl<B: RecurrenceTraining> RecurrenceForward for B {
     }
 }
 
+impl<B: RecurrenceTraining, C: CheckpointStrategy> RecurrenceForward for Autodiff<B, C> {
+    fn recurrence(
+        projected: FloatTensor<Self>,
+        recurrent: FloatTensor<Self>,
+        biases: FloatTensor<Self>,
+        initial: FloatTensor<Self>,
+        settings: Settings,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let tensors = [projected, recurrent, biases, initial];
+        let parents = tensors.each_ref().map(|tensor| tensor.node());
+        let tensors = tensors.map(|tensor| tensor.into_primitive());
+        let step = Step::<B, (Saved<B>, SecondGradient<B>), 4>(|(saved, d_last), d_outputs| {
+            B::recurrence_backward(saved, d_outputs, d_last.take())
+        });
+        match step.prepare::<C>(parents).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let (recurrent, initial) = (tensors[1].clone(), tensors[3].clone());
+                let output = B::recurrence_forward(tensors, &settings, true);
+                let saved = Saved {
+                    recurrent,
+                    initial,
+                    outputs: output.outputs.clone(),
+                    activations: output.activations.expect("activations were requested"),
+                    settings,
+                };
+                let d_last = SecondGradient::<B>::default();
+                let outputs = prep.finish((saved, d_last.clone()), output.outputs);
+                let last = d_last.record::<C>(&outputs, output.last);
+                (outputs, last)
+            }
+            OpsKind::UnTracked(prep) => {
+                let output = B::recurrence_forward(tensors, &settings, false);
+                let last = <Self as AutodiffBackend>::from_inner(output.last);
+                (prep.finish(output.outputs), last)
+            }
+        }
+    }
+}
+
 /// The recurrence with its backward pass.
 pub(crate) trait RecurrenceTraining: Backend {
     /// [`recurrence`](RecurrenceForward::recurrence) that optionally saves activations for the
@@ -67,9 +109,8 @@ pub(crate) trait RecurrenceTraining: Backend {
         saved: Saved<Self>,
         d_outputs: FloatTensor<Self>,
         d_last: Option<FloatTensor<Self>>,
-        settings: &Settings,
     ) -> [FloatTensor<Self>; 4] {
-        portable::backward::<Self>(saved, d_outputs, d_last, settings)
+        portable::backward::<Self>(saved, d_outputs, d_last)
     }
 }
 

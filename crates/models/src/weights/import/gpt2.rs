@@ -1,11 +1,9 @@
 //! GPT-2 checkpoints, and those of models with the same keys.
 
+use super::Import;
 use super::matrix::transpose;
-use super::{Import, are_equal};
-use crate::weights::{Weights, WeightsError};
-
-/// Key prefixes of wrapper modules.
-const WRAPPERS: [&str; 2] = ["_orig_mod.", "transformer."];
+use crate::ModelError;
+use crate::weights::Weights;
 
 /// Converts the weights of a GPT-2 (`wte`, `wpe`, `h.N.ln_1`, `h.N.attn.c_attn`,
 /// `h.N.attn.c_proj`, `h.N.ln_2`, `h.N.mlp.c_fc`, `h.N.mlp.c_proj` and `ln_f`, optionally below
@@ -16,15 +14,12 @@ const WRAPPERS: [&str; 2] = ["_orig_mod.", "transformer."];
 ///
 /// # Errors
 ///
-/// [`WeightsError`] if a key is missing or unexpected, or a tensor cannot be split.
-pub fn gpt2(weights: Weights) -> Result<Weights, WeightsError> {
+/// [`ModelError`] if a key is missing or unexpected, or a tensor cannot be split.
+pub fn gpt2(weights: Weights) -> Result<Weights, ModelError> {
     let mut import = Import::new(weights.map_keys(strip_wrappers)?);
     // Causal masks saved as buffers.
     import.discard(|key| key.ends_with(".attn.bias") || key.ends_with(".attn.masked_bias"));
-    let is_tied = are_equal(
-        import.from.get("lm_head.weight"),
-        import.from.get("wte.weight"),
-    );
+    let is_tied = import.are_equal("lm_head.weight", "wte.weight");
     import.discard(|key| is_tied && key == "lm_head.weight");
 
     let first = import.from.get("h.0.attn.c_attn.weight");
@@ -63,7 +58,8 @@ pub fn gpt2(weights: Weights) -> Result<Weights, WeightsError> {
     import.finish()
 }
 
+/// Removes the key prefixes of wrapper modules.
 fn strip_wrappers(key: &str) -> String {
-    let strip = |key, wrapper: &&str| str::strip_prefix(key, *wrapper).unwrap_or(key);
-    WRAPPERS.iter().fold(key, strip).to_owned()
+    let key = key.strip_prefix("_orig_mod.").unwrap_or(key);
+    key.strip_prefix("transformer.").unwrap_or(key).to_owned()
 }

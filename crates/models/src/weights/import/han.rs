@@ -1,7 +1,8 @@
 //! Hierarchical attention network built with PyTorch's recurrent layers.
 
 use super::matrix::into_row;
-use super::{Import, Weights, WeightsError};
+use super::{Import, Weights};
+use crate::ModelError;
 
 /// Converts the weights of the same model in PyTorch to those of a [`Han`](crate::Han):
 /// `embedding`, an `nn.GRU` or `nn.LSTM` named `word_gru`, `word_attention` with a linear layer
@@ -10,8 +11,8 @@ use super::{Import, Weights, WeightsError};
 ///
 /// # Errors
 ///
-/// [`WeightsError`] if a key is missing or unexpected.
-pub fn nn_gru_han(weights: Weights) -> Result<Weights, WeightsError> {
+/// [`ModelError`] if a key is missing or unexpected.
+pub fn nn_gru_han(weights: Weights) -> Result<Weights, ModelError> {
     let mut import = Import::new(weights);
     import.copy("embedding.weight", "embedding.weight")?;
     for level in ["word", "sentence"] {

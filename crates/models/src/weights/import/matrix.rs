@@ -2,14 +2,12 @@
 
 use burn::tensor::{Bytes, TensorData};
 
-use super::super::{NamedTensor, WeightsError};
+use crate::ModelError;
+use crate::weights::NamedTensor;
 
-pub(super) fn transpose(tensor: NamedTensor) -> Result<NamedTensor, WeightsError> {
+pub(super) fn transpose(tensor: NamedTensor) -> Result<NamedTensor, ModelError> {
     let &[rows, columns] = &tensor.data.shape()[..] else {
-        return Err(WeightsError::NotAMatrix {
-            key: tensor.origin.clone(),
-            got: tensor.data.shape().to_vec(),
-        });
+        return Err(wrong_layout(&tensor, "a matrix".to_owned()));
     };
     let size = tensor.data.dtype().size();
     let bytes = tensor.data.as_bytes();
@@ -22,42 +20,51 @@ pub(super) fn transpose(tensor: NamedTensor) -> Result<NamedTensor, WeightsError
             transposed.extend_from_slice(&bytes[start..start + size]);
         }
     }
-    let data = from_bytes(transposed, vec![columns, rows], &tensor.data);
-    Ok(NamedTensor { data, ..tensor })
+    Ok(with_bytes(&tensor, transposed, vec![columns, rows]))
 }
 
 /// Splits a tensor along its first dimension into equal parts.
 pub(super) fn split_rows(
     tensor: &NamedTensor,
     parts: usize,
-) -> Result<Vec<TensorData>, WeightsError> {
+) -> Result<Vec<NamedTensor>, ModelError> {
     let shape = tensor.data.shape().to_vec();
     let rows = shape.first().copied().unwrap_or(0);
     if !rows.is_multiple_of(parts) || tensor.data.num_elements() == 0 {
-        return Err(WeightsError::Split {
-            key: tensor.origin.clone(),
-            parts,
-            got: shape,
-        });
+        return Err(wrong_layout(tensor, format!("{parts} stacked matrices")));
     }
     let bytes = tensor.data.as_bytes();
     let split = |part: &[u8]| {
         let mut shape = shape.clone();
         shape[0] = rows / parts;
-        from_bytes(part.to_vec(), shape, &tensor.data)
+        with_bytes(tensor, part.to_vec(), shape)
     };
     Ok(bytes.chunks(bytes.len() / parts).map(split).collect())
 }
 
 /// Reshapes a tensor to a matrix with one row.
 pub(super) fn into_row(tensor: NamedTensor) -> NamedTensor {
-    let (bytes, len) = (tensor.data.as_bytes().to_vec(), tensor.data.num_elements());
-    let data = from_bytes(bytes, vec![1, len], &tensor.data);
-    NamedTensor { data, ..tensor }
+    let bytes = tensor.data.as_bytes().to_vec();
+    with_bytes(&tensor, bytes, vec![1, tensor.data.num_elements()])
 }
 
-fn from_bytes(bytes: Vec<u8>, shape: Vec<usize>, like: &TensorData) -> TensorData {
-    TensorData::from_bytes(Bytes::from_bytes_vec(bytes), shape, like.dtype())
+fn wrong_layout(tensor: &NamedTensor, expected: String) -> ModelError {
+    ModelError::Tensor {
+        key: tensor.origin.clone(),
+        expected,
+        got: format!("shape {:?}", tensor.data.shape().to_vec()),
+        help: "use the import function of the architecture in the file",
+    }
+}
+
+/// A tensor with other elements of the same dtype.
+fn with_bytes(tensor: &NamedTensor, bytes: Vec<u8>, shape: Vec<usize>) -> NamedTensor {
+    let bytes = Bytes::from_bytes_vec(bytes);
+    NamedTensor {
+        origin: tensor.origin.clone(),
+        data: TensorData::from_bytes(bytes, shape, tensor.data.dtype()),
+        param_id: tensor.param_id,
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +72,11 @@ mod tests {
     use super::*;
 
     fn tensor(values: Vec<f32>, shape: &[usize]) -> NamedTensor {
-        NamedTensor::new("a.weight", TensorData::new(values, shape.to_vec()), None)
+        NamedTensor {
+            origin: "a.weight".to_owned(),
+            data: TensorData::new(values, shape.to_vec()),
+            param_id: None,
+        }
     }
 
     #[test]
@@ -74,7 +85,8 @@ mod tests {
         let expected = TensorData::new(vec![1_f32, 4., 2., 5., 3., 6.], [3, 2]);
         assert_eq!(transposed.expect("a matrix").data, expected);
         let error = transpose(tensor(vec![1.], &[1])).expect_err("not a matrix");
-        assert_eq!(error.to_string(), "key a.weight must be a matrix, got [1]");
+        let message = "tensor a.weight: expected a matrix, got shape [1]\n  help: use the import";
+        assert!(error.to_string().starts_with(message), "{error}");
         // Returns immediately for any number of columns.
         let empty = transpose(tensor(vec![], &[0, 1 << 62])).expect("a matrix");
         assert_eq!(empty.data.shape().to_vec(), [1 << 62, 0]);
@@ -84,9 +96,9 @@ mod tests {
     fn split_rows_makes_equal_parts() {
         let tensor = tensor(vec![1., 2., 3., 4., 5., 6.], &[3, 2]);
         let parts = split_rows(&tensor, 3).expect("three rows");
-        assert_eq!(parts[1], TensorData::new(vec![3_f32, 4.], [1, 2]));
+        assert_eq!(parts[1].data, TensorData::new(vec![3_f32, 4.], [1, 2]));
         let error = split_rows(&tensor, 2).expect_err("three rows");
-        let message = "key a.weight must hold 2 stacked matrices, got shape [3, 2]";
-        assert_eq!(error.to_string(), message);
+        let message = "tensor a.weight: expected 2 stacked matrices, got shape [3, 2]\n  help: ";
+        assert!(error.to_string().starts_with(message), "{error}");
     }
 }

@@ -11,9 +11,9 @@
 //! with [`Weights::remap_keys`].
 //!
 //! ```no_run
-//! # use zoo_models::weights::{Weights, WeightsError, import};
-//! # use zoo_models::Gpt;
-//! # fn load(model: Gpt) -> Result<Gpt, WeightsError> {
+//! # use zoo_models::weights::{Weights, import};
+//! # use zoo_models::{Gpt, ModelError};
+//! # fn load(model: Gpt) -> Result<Gpt, ModelError> {
 //! let weights = Weights::read("gpt2/model.safetensors")?;
 //! let model = import::gpt2(weights)?.apply(model)?;
 //! # Ok(model)
@@ -28,14 +28,13 @@ mod nn_transformer;
 
 use std::collections::BTreeMap;
 
-use burn::tensor::TensorData;
-
 pub use self::burn_encoder::burn_encoder;
 pub use self::gpt2::gpt2;
 pub use self::han::nn_gru_han;
 use self::matrix::{split_rows, transpose};
 pub use self::nn_transformer::nn_transformer;
-use super::{NamedTensor, Weights, WeightsError};
+use super::{NamedTensor, Weights};
+use crate::ModelError;
 
 /// A conversion in progress.
 struct Import {
@@ -55,6 +54,10 @@ impl Import {
         self.from.tensors.contains_key(from)
     }
 
+    fn are_equal(&self, one: &str, other: &str) -> bool {
+        self.has(one) && self.from.get(one) == self.from.get(other)
+    }
+
     fn discard(&mut self, is_unused: impl Fn(&str) -> bool) {
         self.from.tensors.retain(|key, _| !is_unused(key));
     }
@@ -63,18 +66,18 @@ impl Import {
         &mut self,
         from: &str,
         to: &str,
-        convert: impl FnOnce(NamedTensor) -> Result<NamedTensor, WeightsError>,
-    ) -> Result<(), WeightsError> {
+        convert: impl FnOnce(NamedTensor) -> Result<NamedTensor, ModelError>,
+    ) -> Result<(), ModelError> {
         let tensor = self.from.take(from)?;
         self.to.insert(to.to_owned(), convert(tensor)?);
         Ok(())
     }
 
-    fn copy(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+    fn copy(&mut self, from: &str, to: &str) -> Result<(), ModelError> {
         self.map(from, to, Ok)
     }
 
-    fn copy_if_present(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+    fn copy_if_present(&mut self, from: &str, to: &str) -> Result<(), ModelError> {
         if self.has(from) {
             self.copy(from, to)?;
         }
@@ -82,32 +85,27 @@ impl Import {
     }
 
     /// `nn.Linear`: the transposed weight, and the bias if any.
-    fn linear(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
-        self.map(
-            &format!("{from}.weight"),
-            &format!("{to}.weight"),
-            transpose,
-        )?;
+    fn linear(&mut self, from: &str, to: &str) -> Result<(), ModelError> {
+        let [from_weight, to_weight] = [from, to].map(|layer| format!("{layer}.weight"));
+        self.map(&from_weight, &to_weight, transpose)?;
         self.copy_if_present(&format!("{from}.bias"), &format!("{to}.bias"))
     }
 
     /// `nn.LayerNorm`.
-    fn norm(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+    fn norm(&mut self, from: &str, to: &str) -> Result<(), ModelError> {
         self.copy(&format!("{from}.weight"), &format!("{to}.gamma"))?;
         self.copy_if_present(&format!("{from}.bias"), &format!("{to}.beta"))
     }
 
     /// Query, key and value projections stacked along the output features of an `nn.Linear`.
-    fn projections(&mut self, weight: &str, bias: &str, to: &str) -> Result<(), WeightsError> {
+    fn projections(&mut self, weight: &str, bias: &str, to: &str) -> Result<(), ModelError> {
         let parts = ["query", "key", "value"];
         for (from, name) in [(weight, "weight"), (bias, "bias")] {
             if name == "bias" && !self.has(from) {
                 continue;
             }
             let tensor = self.from.take(from)?;
-            for (part, data) in parts.iter().zip(split_rows(&tensor, parts.len())?) {
-                let (origin, param_id) = (tensor.origin.clone(), tensor.param_id);
-                let mut projection = NamedTensor::new(origin, data, param_id);
+            for (part, mut projection) in parts.iter().zip(split_rows(&tensor, parts.len())?) {
                 if name == "weight" {
                     projection = transpose(projection)?;
                 }
@@ -118,14 +116,14 @@ impl Import {
     }
 
     /// `nn.MultiheadAttention`.
-    fn multi_head(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+    fn multi_head(&mut self, from: &str, to: &str) -> Result<(), ModelError> {
         let [weight, bias] = ["weight", "bias"].map(|part| format!("{from}.in_proj_{part}"));
         self.projections(&weight, &bias, to)?;
         self.linear(&format!("{from}.out_proj"), &format!("{to}.output"))
     }
 
     /// `nn.GRU` or `nn.LSTM`, all layers and directions.
-    fn recurrent(&mut self, from: &str, to: &str) -> Result<(), WeightsError> {
+    fn recurrent(&mut self, from: &str, to: &str) -> Result<(), ModelError> {
         for layer in 0.. {
             let mut found = false;
             for (suffix, direction) in [("", "forward"), ("_reverse", "reverse")] {
@@ -161,12 +159,8 @@ impl Import {
     }
 
     /// The converted weights, if every key was used.
-    fn finish(self) -> Result<Weights, WeightsError> {
+    fn finish(self) -> Result<Weights, ModelError> {
         self.from.check_all_used()?;
         Ok(Weights { tensors: self.to })
     }
-}
-
-fn are_equal(one: Option<&TensorData>, other: Option<&TensorData>) -> bool {
-    matches!((one, other), (Some(one), Some(other)) if one == other)
 }

@@ -1,7 +1,8 @@
 //! PyTorch's `nn.Transformer`.
 
-use super::{Import, are_equal};
-use crate::weights::{Weights, WeightsError};
+use super::Import;
+use crate::ModelError;
+use crate::weights::Weights;
 
 /// Converts the weights of an `nn.Transformer` named `transformer`, with embeddings
 /// `source_embedding` and `target_embedding` and a linear layer `output`, to those of a
@@ -13,16 +14,14 @@ use crate::weights::{Weights, WeightsError};
 ///
 /// # Errors
 ///
-/// [`WeightsError`] if a key is missing or unexpected, or a tensor cannot be split.
-pub fn nn_transformer(weights: Weights) -> Result<Weights, WeightsError> {
+/// [`ModelError`] if a key is missing or unexpected, or a tensor cannot be split.
+pub fn nn_transformer(weights: Weights) -> Result<Weights, ModelError> {
     let mut import = Import::new(weights);
     let embeddings = ["source", "target"].map(|side| format!("{side}_embedding.weight"));
     let [source, target] = &embeddings;
-    let get = |key: &str| import.from.get(key);
-    let output_is_target =
-        are_equal(get("output.weight"), get(target)) && !import.has("output.bias");
+    let output_is_target = import.are_equal("output.weight", target) && !import.has("output.bias");
     // An untied output implies both embeddings, even if they are equal.
-    let source_is_target = output_is_target && are_equal(get(source), get(target));
+    let source_is_target = output_is_target && import.are_equal(source, target);
     import.discard(|key| {
         (source_is_target && key == source) || (output_is_target && key == "output.weight")
     });
@@ -30,11 +29,8 @@ pub fn nn_transformer(weights: Weights) -> Result<Weights, WeightsError> {
         if !(source_is_target && embedding == source) {
             import.copy(embedding, embedding)?;
         }
-        let positions = format!("{side}_positions");
-        import.copy_if_present(
-            &format!("{positions}.weight"),
-            &format!("{positions}.table"),
-        )?;
+        let [from, to] = ["weight", "table"].map(|part| format!("{side}_positions.{part}"));
+        import.copy_if_present(&from, &to)?;
     }
     for half in ["encoder", "decoder"] {
         let from = format!("transformer.{half}");

@@ -2,10 +2,10 @@
 
 use burn::backend::LibTorch;
 use tch::{Kind, Tensor};
-use zoo_kernels::aten::Mask;
+use zoo_kernels::aten::{Dropout, Mask};
 
 use crate::AttentionShape;
-use crate::flash::call::{Bias, DenseMask, Inputs};
+use crate::flash::call::Inputs;
 use crate::pattern::rule::Rule;
 
 /// Visibility, as far as the kernels support it.
@@ -19,6 +19,12 @@ pub(crate) struct KernelMask {
 }
 
 impl KernelMask {
+    const CAUSAL: Self = Self {
+        is_causal: true,
+        window: None,
+        key_lengths: None,
+    };
+
     /// The mask of a rule, if the kernels support it.
     pub(super) fn from_rule(rule: &Rule, shape: &AttentionShape) -> Option<Self> {
         let &AttentionShape { seq_q, seq_k, .. } = shape;
@@ -27,16 +33,10 @@ impl KernelMask {
             // A single query is aligned with the last key and attends to everything.
             Rule::Causal if seq_q == 1 => Some(Self::default()),
             // With more queries than keys, the first rows are fully masked, which is not supported.
-            Rule::Causal if seq_q <= seq_k => Some(Self {
-                is_causal: true,
-                ..Self::default()
-            }),
+            Rule::Causal if seq_q <= seq_k => Some(Self::CAUSAL),
             &Rule::Window { left, right } if seq_q == seq_k => Some(match [left, right] {
                 [left, right] if left.min(right) >= seq_k - 1 => Self::default(),
-                [left, 0] if left >= seq_k - 1 => Self {
-                    is_causal: true,
-                    ..Self::default()
-                },
+                [left, 0] if left >= seq_k - 1 => Self::CAUSAL,
                 sides => Self {
                     window: Some(sides.map(|side| side.min(seq_k))),
                     ..Self::default()
@@ -60,19 +60,15 @@ impl KernelMask {
             (Some(_), Some(_)) => return None,
             (a, b) => a.or(b),
         };
-        let is_causal = self.is_causal || other.is_causal;
-        Some(match (self.window, other.window) {
+        let window = match (self.window, other.window) {
             (Some(_), Some(_)) => return None,
-            (None, None) => Self {
-                is_causal,
-                window: None,
-                key_lengths,
-            },
-            (Some([left, right]), None) | (None, Some([left, right])) => Self {
-                is_causal: false,
-                window: Some([left, if is_causal { 0 } else { right }]),
-                key_lengths,
-            },
+            (a, b) => a.or(b),
+        };
+        let is_causal = self.is_causal || other.is_causal;
+        Some(Self {
+            is_causal: is_causal && window.is_none(),
+            window: window.map(|[left, right]| [left, if is_causal { 0 } else { right }]),
+            key_lengths,
         })
     }
 }
@@ -85,6 +81,8 @@ pub(super) struct EfficientArgs {
     pub(super) bias: Option<Tensor>,
     /// Whether rows may be fully masked.
     pub(super) may_mask_rows: bool,
+    pub(super) scale: f64,
+    pub(super) dropout: Option<Dropout>,
 }
 
 /// Results of the forward pass, and the output gradient.
@@ -96,8 +94,12 @@ pub(super) struct BackwardInputs<'a> {
 }
 
 pub(crate) fn has_mask_or_bias(inputs: &Inputs<LibTorch>) -> bool {
-    let Inputs { mask, bias, .. } = inputs;
-    !matches!((mask, bias), (DenseMask::None, Bias::None))
+    inputs.mask.as_ref().is_some() || inputs.bias.as_ref().is_some()
+}
+
+/// Converts between `[batch, heads, seq, d]` and `[batch, seq, heads, d]`.
+pub(super) fn swap_heads(tensor: &Tensor) -> Tensor {
+    tensor.transpose(1, 2)
 }
 
 /// Elements in 16 bytes, by which the kernels read.
@@ -134,23 +136,19 @@ mod tests {
     #[test]
     fn supported_rules_become_kernel_masks() {
         let all = KernelMask::default();
-        let causal = KernelMask {
-            is_causal: true,
-            ..KernelMask::default()
-        };
         let window = |left, right| KernelMask {
             window: Some([left, right]),
             ..KernelMask::default()
         };
         let rule = |left, right| Rule::Window { left, right };
         assert_eq!(mask(&Rule::Full, 5, 9), Some(all.clone()));
-        assert_eq!(mask(&Rule::Causal, 9, 9), Some(causal.clone()));
+        assert_eq!(mask(&Rule::Causal, 9, 9), Some(KernelMask::CAUSAL));
         assert_eq!(mask(&Rule::Causal, 1, 9), Some(all.clone()));
         assert_eq!(mask(&Rule::Causal, 9, 5), None);
         assert_eq!(mask(&rule(3, 1), 9, 9), Some(window(3, 1)));
         assert_eq!(mask(&rule(3, 1), 8, 9), None);
         assert_eq!(mask(&rule(8, 8), 9, 9), Some(all.clone()));
-        assert_eq!(mask(&rule(8, 0), 9, 9), Some(causal));
+        assert_eq!(mask(&rule(8, 0), 9, 9), Some(KernelMask::CAUSAL));
         assert_eq!(
             mask(&rule(3, 2).and(Rule::Causal), 9, 9),
             Some(window(3, 0))
@@ -161,9 +159,8 @@ mod tests {
         assert_eq!(mask(&Rule::KeyLengths(vec![9, 0]), 9, 9), None);
         let lengths = Rule::KeyLengths(vec![9, 4]).and(Rule::Causal);
         let both = KernelMask {
-            is_causal: true,
             key_lengths: Some(vec![9, 4]),
-            window: None,
+            ..KernelMask::CAUSAL
         };
         assert_eq!(mask(&lengths, 9, 9), Some(both));
     }

@@ -16,9 +16,7 @@ use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
 use super::call::{BackwardInputs, EfficientArgs, aligned};
-use super::efficient::{
-    Dims, MASKED_BIAS, broadcast_bias, kernel_backward, kernel_forward, pad_to_32,
-};
+use super::efficient::{MASKED_BIAS, broadcast_bias, kernel_backward, kernel_forward, pad_to_32};
 use crate::AttentionShape;
 use crate::flash::call::TiledSettings;
 
@@ -97,17 +95,20 @@ fn band_bias(part: &Part, [left, right]: [usize; 2], like: &Tensor) -> Tensor {
     (later + earlier).reshape([1, 1, rows, keys])
 }
 
-fn kernel_args(part: &Part, window: [usize; 2], like: &Tensor, batch: i64) -> EfficientArgs {
-    let dims = Dims {
-        batch,
-        heads: part.chunks as i64,
-        seq_q: part.rows() as i64,
-        seq_k: part.keys.len() as i64,
-    };
+fn kernel_args(
+    part: &Part,
+    window: [usize; 2],
+    query: &Tensor,
+    settings: &TiledSettings,
+) -> EfficientArgs {
+    let batch = settings.shape.batch * settings.shape.heads;
+    let dims = [batch, part.chunks, part.rows(), part.keys.len()].map(|size| size as i64);
     EfficientArgs {
         mask: Mask::None,
-        bias: Some(broadcast_bias(&band_bias(part, window, like), dims)),
+        bias: Some(broadcast_bias(&band_bias(part, window, query), dims)),
         may_mask_rows: false,
+        scale: settings.scale,
+        dropout: None,
     }
 }
 
@@ -132,7 +133,7 @@ pub(super) fn forward(
     let mut contexts = Vec::new();
     let mut log_sum_exps = Vec::new();
     for part in parts(shape.seq_q, window) {
-        let args = kernel_args(&part, window, &query, batch * heads);
+        let args = kernel_args(&part, window, &query, settings);
         let [context, log_sum_exp] = kernel_forward(
             [
                 &chunk_view(&query, part.queries.start, part.rows(), &part),
@@ -140,15 +141,10 @@ pub(super) fn forward(
                 &chunk_view(&value, part.keys.start, part.keys.len(), &part),
             ],
             &args,
-            settings.scale,
-            None,
         );
         let rows = part.queries.len() as i64;
-        contexts.push(
-            context
-                .transpose(1, 2)
-                .reshape([batch, heads, rows, shape.d_value as i64]),
-        );
+        let size = [batch, heads, rows, shape.d_value as i64];
+        contexts.push(context.transpose(1, 2).reshape(size));
         let log_sum_exp = log_sum_exp.narrow(2, 0, part.rows() as i64);
         log_sum_exps.push(log_sum_exp.reshape([batch, heads, rows, 1]));
     }
@@ -170,7 +166,7 @@ pub(super) fn backward(
     let mut d_queries = Vec::new();
     let (mut d_key, mut d_value) = (key.zeros_like(), value.zeros_like());
     for part in parts(shape.seq_q, window) {
-        let args = kernel_args(&part, window, &query, batch * heads);
+        let args = kernel_args(&part, window, &query, settings);
         let query_chunks =
             |tensor: &Tensor| chunk_view(tensor, part.queries.start, part.rows(), &part);
         let key_chunks =
@@ -190,31 +186,19 @@ pub(super) fn backward(
                 &query_chunks(&d_context),
             ],
             &args,
-            settings.scale,
-            None,
             false,
         );
-        let d_query = d_query.transpose(1, 2);
-        d_queries.push(d_query.reshape([
-            batch,
-            heads,
-            part.queries.len() as i64,
-            shape.d_head as i64,
-        ]));
+        let size = [batch, heads, part.queries.len() as i64, shape.d_head as i64];
+        d_queries.push(d_query.transpose(1, 2).reshape(size));
         add_chunks(&mut d_key, &d_key_part, &part);
         add_chunks(&mut d_value, &d_value_part, &part);
     }
     let sum_group = |grad: Tensor, width: usize| match shape.group() {
         1 => grad,
         group => {
-            let size = [
-                batch,
-                shape.kv_heads as i64,
-                group as i64,
-                shape.seq_k as i64,
-                width as i64,
-            ];
-            grad.reshape(size).sum_dim_intlist(2, false, None::<Kind>)
+            let size = [shape.batch, shape.kv_heads, group, shape.seq_k, width];
+            grad.reshape(size.map(|size| size as i64))
+                .sum_dim_intlist(2, false, None::<Kind>)
         }
     };
     [
@@ -287,10 +271,12 @@ mod tests {
                 mask: Mask::None,
                 bias: Some(band_bias(&whole, window, &tensors[0]).expand(dims, false)),
                 may_mask_rows: false,
+                scale: settings.scale,
+                dropout: None,
             };
             let repeated = repeat_heads(&tensors, &shape).map(|tensor| tensor.transpose(1, 2));
             let [query, key, value] = repeated.each_ref();
-            let [expected, expected_lse] = reference::forward([query, key, value], &args, 0.3);
+            let [expected, expected_lse] = reference::forward([query, key, value], &args);
             let assert_close = |actual: &Tensor, expected: &Tensor, name: &str| {
                 assert_eq!(actual.size(), expected.size(), "{name}");
                 let error = (actual - expected).abs().max().double_value(&[]);
@@ -303,7 +289,6 @@ mod tests {
                 [query, key, value],
                 [&expected, &expected_lse, &d_context],
                 &args,
-                0.3,
                 false,
             );
             let sum_group = |grad: &Tensor, width: i64| {

@@ -3,14 +3,14 @@
 use burn::backend::LibTorch;
 use burn::backend::libtorch::TchTensor;
 use tch::{Kind, Tensor};
-use zoo_kernels::aten::Mask;
+use zoo_kernels::aten::{Dropout, Mask};
 
 use super::call::{
-    BackwardInputs, EfficientArgs, KernelMask, aligned, alignment, has_mask_or_bias,
+    BackwardInputs, EfficientArgs, KernelMask, aligned, alignment, has_mask_or_bias, swap_heads,
 };
-use crate::flash::call::{DenseMask, Inputs, TiledSettings};
+use crate::AttentionShape;
+use crate::flash::call::{Inputs, TiledSettings};
 use crate::memo::Memo;
-use crate::{AttentionShape, Dropout};
 
 /// The bias of masked keys. With minus infinity, fully masked rows could not be recognised by their
 /// log-sum-exp. It stays finite when the kernel multiplies it by log2(e).
@@ -34,7 +34,7 @@ impl EfficientArgs {
             let bias = bias.tensor.clamp_min(MIN_VISIBLE_BIAS);
             bias.masked_fill(&masked, MASKED_BIAS)
         });
-        if let DenseMask::Bool(mask) = &inputs.mask {
+        if let Some(mask) = inputs.mask.as_ref() {
             let base =
                 bias.unwrap_or_else(|| Tensor::zeros([1, 1, 1, 1], (query.kind(), query.device())));
             bias = Some(base.masked_fill(&mask.tensor, MASKED_BIAS));
@@ -54,34 +54,27 @@ impl EfficientArgs {
         };
         Self {
             mask,
-            bias: bias.map(|bias| broadcast_bias(&group_bias(bias, shape), Dims::new(shape))),
+            bias: bias.map(|bias| broadcast_bias(&group_bias(bias, shape), kernel_dims(shape))),
             may_mask_rows: has_mask_or_bias(inputs),
+            scale: settings.scale,
+            dropout: settings.dropout.map(|dropout| Dropout {
+                probability: dropout.probability,
+                // Without the sign bit: the seed must be positive.
+                seed: (dropout.kernel_seed() & i64::MAX as u64) as i64,
+            }),
         }
     }
 }
 
-/// The kernel's sizes. With grouped-query attention, the query heads of a group are its heads, so
-/// that keys are broadcast to them without a copy, and key and value heads are part of its batch.
-pub(super) struct Dims {
-    pub(super) batch: i64,
-    pub(super) heads: i64,
-    pub(super) seq_q: i64,
-    pub(super) seq_k: i64,
-}
-
-impl Dims {
-    fn new(shape: &AttentionShape) -> Self {
-        let [batch, heads] = match shape.group() {
-            1 => [shape.batch, shape.heads],
-            group => [shape.batch * shape.kv_heads, group],
-        };
-        Self {
-            batch: batch as i64,
-            heads: heads as i64,
-            seq_q: shape.seq_q as i64,
-            seq_k: shape.seq_k as i64,
-        }
-    }
+/// The kernel's `[batch, heads, seq_q, seq_k]`. With grouped-query attention, the query heads of a
+/// group are its heads, so that keys are broadcast to them without a copy, and key and value heads
+/// are part of its batch.
+fn kernel_dims(shape: &AttentionShape) -> [i64; 4] {
+    let [batch, heads] = match shape.group() {
+        1 => [shape.batch, shape.heads],
+        group => [shape.batch * shape.kv_heads, group],
+    };
+    [batch, heads, shape.seq_q, shape.seq_k].map(|size| size as i64)
 }
 
 /// A bias of [`MASKED_BIAS`] for the keys beyond each example's length, `[batch, 1, 1, seq_k]`.
@@ -91,17 +84,11 @@ fn key_length_bias(lengths: &[usize], query: &Tensor, seq_k: usize) -> std::sync
     static CACHE: Memo<Key, TchTensor> = Memo::new();
     let key = (lengths.to_vec(), seq_k, query.kind(), query.device());
     CACHE.get(key, |(lengths, seq_k, kind, device)| {
+        let masked = MASKED_BIAS as f32;
+        let bias = |key: usize, length: usize| if key < length { 0.0 } else { masked };
         let values: Vec<f32> = lengths
             .iter()
-            .flat_map(|length| {
-                (0..*seq_k).map(move |key| {
-                    if key < *length {
-                        0.0
-                    } else {
-                        MASKED_BIAS as f32
-                    }
-                })
-            })
+            .flat_map(|length| (0..*seq_k).map(move |key| bias(key, *length)))
             .collect();
         let rows = Tensor::from_slice(&values).reshape([lengths.len() as i64, 1, 1, *seq_k as i64]);
         // A non-blocking copy.
@@ -112,54 +99,52 @@ fn key_length_bias(lengths: &[usize], query: &Tensor, seq_k: usize) -> std::sync
 /// Reshapes a bias that broadcasts to `[batch, heads, ..]` to the kernel's batch and heads.
 fn group_bias(bias: Tensor, shape: &AttentionShape) -> Tensor {
     let group = shape.group() as i64;
-    if group == 1 {
+    let size = bias.size();
+    if group == 1 || size[0] == 1 && size[1] == 1 {
         return bias;
     }
-    let size = bias.size();
     let [batch, heads, kv_heads] =
         [shape.batch, shape.heads, shape.kv_heads].map(|size| size as i64);
-    if size[0] == 1 && size[1] == 1 {
-        return bias;
-    }
     bias.expand([batch, heads, size[2], size[3]], false)
         .reshape([batch * kv_heads, group, size[2], size[3]])
 }
 
 /// Expands a bias to all scores, with aligned rows; copied only if they are not aligned.
-pub(super) fn broadcast_bias(bias: &Tensor, dims: Dims) -> Tensor {
+pub(super) fn broadcast_bias(bias: &Tensor, dims: [i64; 4]) -> Tensor {
+    let [.., seq_k] = dims;
     let step = alignment(bias.kind());
     let (size, stride) = (bias.size(), bias.stride());
-    let is_aligned = size[3] == dims.seq_k
+    let is_aligned = size[3] == seq_k
         && stride[3] == 1
         && (0..3).all(|dim| size[dim] == 1 || stride[dim] % step as i64 == 0)
         && (bias.data_ptr() as usize).is_multiple_of(16);
     let bias = if is_aligned {
         bias.shallow_clone()
     } else {
-        let columns = (dims.seq_k as usize).next_multiple_of(step) as i64;
+        let columns = (seq_k as usize).next_multiple_of(step) as i64;
         // The kernel also reads the padding and multiplies it by zeros.
         let padded = Tensor::zeros(
             [size[0], size[1], size[2], columns],
             (bias.kind(), bias.device()),
         );
-        let mut copy = padded.narrow(3, 0, dims.seq_k);
+        let mut copy = padded.narrow(3, 0, seq_k);
         copy.copy_(bias);
         copy
     };
-    bias.expand([dims.batch, dims.heads, dims.seq_q, dims.seq_k], false)
+    bias.expand(dims, false)
 }
 
 /// Query, key and value as the kernel's `[batch, seq, heads, d]`.
 fn to_kernel_layout(tensors: &[Tensor; 3], shape: &AttentionShape) -> [Tensor; 3] {
     let [query, key, value] = tensors;
     if shape.group() == 1 {
-        return tensors.each_ref().map(|tensor| tensor.transpose(1, 2));
+        return tensors.each_ref().map(swap_heads);
     }
     let expand = |tensor: &Tensor, width: usize| {
-        let dims = Dims::new(shape);
+        let [batch, heads, _, seq_k] = kernel_dims(shape);
         tensor
-            .reshape([dims.batch, 1, dims.seq_k, width as i64])
-            .expand([dims.batch, dims.heads, dims.seq_k, width as i64], false)
+            .reshape([batch, 1, seq_k, width as i64])
+            .expand([batch, heads, seq_k, width as i64], false)
             .transpose(1, 2)
     };
     [
@@ -171,25 +156,17 @@ fn to_kernel_layout(tensors: &[Tensor; 3], shape: &AttentionShape) -> [Tensor; 3
 
 /// A tensor with a row for each query, as the kernel's `[batch, seq, heads, d]`.
 fn queries_to_kernel_layout(tensor: &Tensor, shape: &AttentionShape) -> Tensor {
-    let dims = Dims::new(shape);
-    tensor
-        .reshape([dims.batch, dims.heads, dims.seq_q, -1])
-        .transpose(1, 2)
+    let [batch, heads, seq_q, _] = kernel_dims(shape);
+    tensor.reshape([batch, heads, seq_q, -1]).transpose(1, 2)
 }
 
 pub(super) fn forward(
     tensors: &[Tensor; 3],
     args: &EfficientArgs,
-    settings: &TiledSettings,
+    shape: &AttentionShape,
 ) -> [Tensor; 2] {
-    let shape = &settings.shape;
     let [query, key, value] = to_kernel_layout(tensors, shape);
-    let [context, log_sum_exp] = kernel_forward(
-        [&query, &key, &value],
-        args,
-        settings.scale,
-        settings.dropout,
-    );
+    let [context, log_sum_exp] = kernel_forward([&query, &key, &value], args);
     let [batch, heads, seq_q, _] = shape.scores().map(|size| size as i64);
     // The kernel pads the log-sum-exp.
     let log_sum_exp = log_sum_exp
@@ -216,11 +193,10 @@ pub(super) fn backward(
     tensors: &[Tensor; 3],
     results: &BackwardInputs<'_>,
     args: &EfficientArgs,
-    settings: &TiledSettings,
+    shape: &AttentionShape,
     needs_bias_grad: bool,
 ) -> ([Tensor; 3], Option<Tensor>) {
-    let shape = &settings.shape;
-    let dims = Dims::new(shape);
+    let [batch, heads, seq_q, _] = kernel_dims(shape);
     let [query, key, value] = to_kernel_layout(tensors, shape);
     let d_context = if args.may_mask_rows {
         // Fully masked rows have zero gradients.
@@ -230,10 +206,7 @@ pub(super) fn backward(
         results.d_context.shallow_clone()
     };
     let to_layout = |tensor: &Tensor| queries_to_kernel_layout(&aligned(tensor), shape);
-    let log_sum_exp = results
-        .log_sum_exp
-        .reshape([dims.batch, dims.heads, dims.seq_q]);
-    let log_sum_exp = pad_to_32(&log_sum_exp);
+    let log_sum_exp = pad_to_32(&results.log_sum_exp.reshape([batch, heads, seq_q]));
     let ([d_query, d_key, d_value], d_bias) = kernel_backward(
         [&query, &key, &value],
         [
@@ -242,8 +215,6 @@ pub(super) fn backward(
             &to_layout(&d_context),
         ],
         args,
-        settings.scale,
-        settings.dropout,
         needs_bias_grad,
     );
     let d_bias = d_bias.map(|d_bias| d_bias.reshape(shape.scores().map(|size| size as i64)));
@@ -272,32 +243,19 @@ pub(super) fn pad_to_32(tensor: &Tensor) -> Tensor {
 }
 
 /// Context `[batch, seq_q, heads, d]` and log-sum-exp `[batch, heads, seq_q or more]`.
-pub(super) fn kernel_forward(
-    tensors: [&Tensor; 3],
-    args: &EfficientArgs,
-    scale: f64,
-    dropout: Option<Dropout>,
-) -> [Tensor; 2] {
+pub(super) fn kernel_forward(tensors: [&Tensor; 3], args: &EfficientArgs) -> [Tensor; 2] {
     #[cfg(test)]
     if tensors[0].device() == tch::Device::Cpu {
-        return super::reference::forward(tensors, args, scale);
+        return super::reference::forward(tensors, args);
     }
     let options = zoo_kernels::aten::EfficientOptions {
         mask: args.mask,
         bias: args.bias.as_ref(),
-        scale,
-        dropout: dropout.map(to_aten_dropout),
+        scale: args.scale,
+        dropout: args.dropout,
     };
     zoo_kernels::aten::efficient_attention(tensors, &options)
         .unwrap_or_else(|error| panic!("flash attention: {error}"))
-}
-
-fn to_aten_dropout(dropout: Dropout) -> zoo_kernels::aten::Dropout {
-    zoo_kernels::aten::Dropout {
-        probability: dropout.probability,
-        // Without the sign bit: the seed must be positive.
-        seed: (dropout.seed & i64::MAX as u64) as i64,
-    }
 }
 
 /// The gradients of `[batch, seq, heads, d]` tensors and of the bias.
@@ -305,17 +263,15 @@ pub(super) fn kernel_backward(
     [query, key, value]: [&Tensor; 3],
     [context, log_sum_exp, d_context]: [&Tensor; 3],
     args: &EfficientArgs,
-    scale: f64,
-    dropout: Option<Dropout>,
     needs_bias_grad: bool,
 ) -> ([Tensor; 3], Option<Tensor>) {
     #[cfg(test)]
     if query.device() == tch::Device::Cpu {
         let tensors = [query, key, value];
         let results = [context, log_sum_exp, d_context];
-        return super::reference::backward(tensors, results, args, scale, needs_bias_grad);
+        return super::reference::backward(tensors, results, args, needs_bias_grad);
     }
-    let (probability, seed) = match dropout.map(to_aten_dropout) {
+    let (probability, seed) = match args.dropout {
         Some(dropout) => (dropout.probability, dropout.seed),
         None => (0.0, 0),
     };
@@ -336,7 +292,7 @@ pub(super) fn kernel_backward(
         &Tensor::from(0i64),
         args.mask as i64,
         needs_bias_grad,
-        scale,
+        args.scale,
         None,
         None,
         false,

@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::call::{BackwardInputs, KernelMask};
+use super::call::{BackwardInputs, KernelMask, swap_heads};
 use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
 
@@ -14,11 +14,6 @@ pub(super) fn is_supported(device: Device) -> bool {
         zoo_kernels::aten::flash_attention([&small, &small, &small], false, 1.0, None).is_ok()
     };
     device != Device::Cpu && *SUPPORTED.get(device, attempt)
-}
-
-/// Converts between `[batch, heads, seq, d]` and `[batch, seq, heads, d]`.
-fn swap_heads(tensor: &Tensor) -> Tensor {
-    tensor.transpose(1, 2)
 }
 
 fn window(mask: &KernelMask) -> Option<[i64; 2]> {

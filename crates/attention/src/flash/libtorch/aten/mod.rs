@@ -20,7 +20,7 @@ use tch::{Device, Kind, Tensor};
 
 pub(super) use self::call::has_mask_or_bias;
 use self::call::{BackwardInputs, EfficientArgs, KernelMask, aligned, alignment};
-use crate::flash::call::{InputGrads, Inputs, OutputGrads, Saved, TiledSettings};
+use crate::flash::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AtenKernel {
@@ -34,12 +34,8 @@ pub(super) enum AtenKernel {
 
 fn kernel_for(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option<AtenKernel> {
     let query = &inputs.query.tensor;
-    select_kernel(
-        query.device(),
-        query.kind(),
-        has_mask_or_bias(inputs),
-        settings,
-    )
+    let has_mask_or_bias = has_mask_or_bias(inputs);
+    select_kernel(query.device(), query.kind(), has_mask_or_bias, settings)
 }
 
 fn aligned_tensors(inputs: &Inputs<LibTorch>) -> [Tensor; 3] {
@@ -96,23 +92,26 @@ pub(super) fn select_kernel(
     }
 }
 
-/// Context and log-sum-exp.
-pub(super) fn forward(
-    inputs: &Inputs<LibTorch>,
-    settings: &TiledSettings,
-) -> (TchTensor, TchTensor) {
+pub(super) fn forward(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Outputs<LibTorch> {
     let tensors = aligned_tensors(inputs);
-    let [context, log_sum_exp] = match kernel_for(inputs, settings) {
+    outputs(match kernel_for(inputs, settings) {
         Some(AtenKernel::Flash(mask)) => flash::forward(&tensors, &mask, settings),
         Some(AtenKernel::Cudnn(mask)) => cudnn::forward(&tensors, &mask, settings),
         Some(AtenKernel::Chunks(window)) => chunks::forward(&tensors, window, settings),
         Some(AtenKernel::Efficient(mask)) => {
             let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
-            efficient::forward(&tensors, &args, settings)
+            efficient::forward(&tensors, &args, &settings.shape)
         }
         None => unreachable!("the caller checks that the call is supported"),
-    };
-    (TchTensor::new(context), TchTensor::new(log_sum_exp))
+    })
+}
+
+/// The outputs of the kernels, whose backward passes use the log-sum-exp as statistics.
+pub(super) fn outputs(results: [Tensor; 2]) -> Outputs<LibTorch> {
+    let [context, log_sum_exp] = results.map(TchTensor::new);
+    // A clone that shares the reference count: burn-tch writes in place to unshared tensors.
+    let stats = log_sum_exp.clone();
+    (context, log_sum_exp, stats)
 }
 
 /// Whether the result of the kernels is exact. They multiply the values of masked keys by zero,
@@ -207,14 +206,11 @@ pub(super) fn backward(
         AtenKernel::Efficient(mask) => {
             let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
             let needs_bias_grad = output_grads.needs_bias_grad;
-            efficient::backward(&tensors, &results, &args, settings, needs_bias_grad)
+            efficient::backward(&tensors, &results, &args, &settings.shape, needs_bias_grad)
         }
     };
-    let [query, key, value] = grads.map(TchTensor::new);
     Some(InputGrads {
-        query,
-        key,
-        value,
+        qkv: grads.map(TchTensor::new),
         bias: d_bias.map(TchTensor::new),
     })
 }

@@ -67,30 +67,23 @@ unsafe fn backward_rows<S: Simd>(
     let mut d_matrix = vec![0.0_f32; (d + 1) * gates];
     let mut d_new = vec![0.0_f32; d];
     for dir in 0..directions {
+        d_hidden.fill(0.0);
+        d_cells.fill(0.0);
+        d_new.fill(0.0);
         for (i, row) in rows.iter().enumerate() {
-            let (hidden, cell) = (&mut d_hidden[i * d..][..d], &mut d_cells[i * d..][..d]);
-            match row.d_last {
-                None => {
-                    hidden.fill(0.0);
-                    cell.fill(0.0);
-                }
-                Some(d_last) => {
-                    hidden.copy_from_slice(&d_last[dir * d..][..d]);
-                    if settings.cell == Cell::Lstm {
-                        cell.copy_from_slice(&d_last[(directions + dir) * d..][..d]);
-                    }
-                }
+            let Some(d_last) = row.d_last else { continue };
+            d_hidden[i * d..][..d].copy_from_slice(&d_last[dir * d..][..d]);
+            if settings.cell == Cell::Lstm {
+                d_cells[i * d..][..d].copy_from_slice(&d_last[(directions + dir) * d..][..d]);
             }
         }
-        d_new.fill(0.0);
         let mut first = positions;
         for step in (0..longest).rev() {
             let active = rows.partition_point(|row| row.length > step);
             first -= active;
             for (i, row) in rows[..active].iter_mut().enumerate() {
                 let current = settings.position(row.length, step, dir) * directions + dir;
-                let previous = step
-                    .checked_sub(1)
+                let previous = (step.checked_sub(1))
                     .map(|step| settings.position(row.length, step, dir) * directions + dir);
                 let hidden_before = match previous {
                     Some(previous) => &row.outputs[previous * d..][..d],

@@ -27,7 +27,6 @@ pub(super) struct StepGradients {
     pub(super) activations: *const f32,
     /// The hidden state of a GRU, or the cell state of an LSTM, before the step.
     pub(super) before: *const f32,
-    /// The gradient of the output.
     pub(super) d_output: *const f32,
     /// The gradient of the hidden state from the next step; replaced by the part for the previous
     /// step that does not pass through the matrix.
@@ -76,14 +75,10 @@ pub(super) unsafe fn gru_step<S: Simd>(d: usize, biases: *const f32, step: &Step
         unsafe {
             let r = sigmoid::<S>(gate_sum::<S>(step, biases, reset, count));
             let z = sigmoid::<S>(gate_sum::<S>(step, biases, update, count));
-            let product = S::add(
-                load::<S>(step.product, new, count),
-                load::<S>(biases, inner, count),
-            );
-            let sum = S::add(
-                load::<S>(step.input, new, count),
-                load::<S>(biases, new, count),
-            );
+            let product = load::<S>(step.product, new, count);
+            let product = S::add(product, load::<S>(biases, inner, count));
+            let input = load::<S>(step.input, new, count);
+            let sum = S::add(input, load::<S>(biases, new, count));
             let n = tanh::<S>(S::fma(r, product, sum));
             let before = load::<S>(step.hidden, offset, count);
             // (1 - z) · n + z · h
@@ -141,10 +136,8 @@ pub(super) unsafe fn gru_step_backward<S: Simd>(d: usize, step: &StepGradients) 
             let n = load::<S>(step.activations, new, count);
             let product = load::<S>(step.activations, inner, count);
             let before = load::<S>(step.before, offset, count);
-            let d_hidden = S::add(
-                load::<S>(step.d_hidden, offset, count),
-                load::<S>(step.d_output, offset, count),
-            );
+            let d_hidden = load::<S>(step.d_hidden, offset, count);
+            let d_hidden = S::add(d_hidden, load::<S>(step.d_output, offset, count));
             let direct = S::mul(d_hidden, z);
             let d_n = S::mul(S::sub(d_hidden, direct), tanh_derivative::<S>(n));
             let d_z = S::mul(d_hidden, S::sub(before, n));
@@ -177,10 +170,8 @@ pub(super) unsafe fn lstm_step_backward<S: Simd>(d: usize, step: &StepGradients)
             let o = load::<S>(step.activations, gates[3], count);
             let after = tanh::<S>(load::<S>(step.activations, 4 * d + offset, count));
             let before = load::<S>(step.before, offset, count);
-            let d_hidden = S::add(
-                load::<S>(step.d_hidden, offset, count),
-                load::<S>(step.d_output, offset, count),
-            );
+            let d_hidden = load::<S>(step.d_hidden, offset, count);
+            let d_hidden = S::add(d_hidden, load::<S>(step.d_output, offset, count));
             let from_hidden = S::mul(S::mul(d_hidden, o), tanh_derivative::<S>(after));
             let d_cell = S::add(load::<S>(step.d_cell, offset, count), from_hidden);
             let d_gates = [

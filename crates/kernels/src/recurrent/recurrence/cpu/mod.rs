@@ -5,14 +5,87 @@
 //! is never computed.
 
 mod backward;
-mod call;
 mod forward;
 mod gates;
 
+use std::cmp::Reverse;
+
 use self::backward::BackwardRow;
 use self::forward::Row;
-use super::call::Settings;
+use super::call::{Cell, Settings};
 use crate::cpu::{InstructionSet, add, parallel};
+
+/// Multiplications below which one thread is faster than waking others: about 10 µs.
+const MIN_PARALLEL_PRODUCTS: usize = 1 << 18;
+/// Bytes of matrices that fit into the cache of one core.
+const CORE_CACHE: usize = 1 << 20;
+
+/// Elements per row of the batch.
+struct Sizes {
+    outputs: usize,
+    states: usize,
+    projected: usize,
+    activations: usize,
+}
+
+impl Settings {
+    /// Activations saved per position and direction.
+    fn num_activations(&self) -> usize {
+        match self.cell {
+            Cell::Gru => 4 * self.d_hidden,
+            Cell::Lstm => 5 * self.d_hidden,
+        }
+    }
+
+    /// The position of a time step in a direction.
+    fn position(&self, length: usize, step: usize, dir: usize) -> usize {
+        if self.direction.is_reverse(dir) {
+            length - 1 - step
+        } else {
+            step
+        }
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            outputs: self.seq * self.width,
+            states: self.cell.states() * self.width,
+            projected: self.seq * self.gates(),
+            activations: self.seq * self.direction.num_directions() * self.num_activations(),
+        }
+    }
+
+    /// Elements of the matrices of all directions.
+    fn matrix_len(&self) -> usize {
+        self.gates() * self.d_hidden
+    }
+
+    /// Checks the lengths of slices, given as name, expected and actual length: kernels read them
+    /// through raw pointers.
+    fn check<const N: usize>(&self, lengths: [(&str, usize, usize); N]) {
+        for (name, expected, got) in lengths {
+            assert!(
+                got == expected,
+                "{} recurrence: {name} must have {expected} elements, got {got}",
+                self.cell
+            );
+        }
+    }
+
+    /// Rows per task: enough to amortise reading the matrix, and few enough to balance the load.
+    fn rows_per_task(&self) -> usize {
+        let positions: usize = self.lengths.iter().sum();
+        if positions * self.matrix_len() < MIN_PARALLEL_PRODUCTS {
+            return self.batch;
+        }
+        let per_thread = self.batch.div_ceil(parallel::threads());
+        if size_of::<f32>() * self.matrix_len() <= CORE_CACHE {
+            per_thread.div_ceil(4).clamp(12, 48)
+        } else {
+            per_thread.min(96)
+        }
+    }
+}
 
 pub(super) struct Inputs<'a> {
     /// `[batch, seq, directions * gates]`
@@ -28,14 +101,6 @@ pub(super) struct Inputs<'a> {
 /// Hidden states `[batch, seq, directions * d_hidden]`, last states
 /// `[batch, states * directions * d_hidden]`, and activations for the backward pass, if requested.
 pub(super) fn forward(
-    settings: &Settings,
-    inputs: &Inputs<'_>,
-    save_activations: bool,
-) -> [Vec<f32>; 3] {
-    forward_with(InstructionSet::detect(), settings, inputs, save_activations)
-}
-
-fn forward_with(
     set: InstructionSet,
     settings: &Settings,
     inputs: &Inputs<'_>,
@@ -43,25 +108,19 @@ fn forward_with(
 ) -> [Vec<f32>; 3] {
     let batch = settings.batch;
     let sizes = settings.sizes();
+    let (states, initial) = (batch * sizes.states, inputs.initial.len());
     settings.check([
         ("the matrix", settings.matrix_len(), inputs.recurrent.len()),
         ("projected", batch * sizes.projected, inputs.projected.len()),
         ("the biases", 2 * settings.gates(), inputs.biases.len()),
-        (
-            "the initial state",
-            batch * sizes.states,
-            inputs.initial.len(),
-        ),
+        ("the initial state", states, initial),
     ]);
-    let (mut outputs, mut last) = (
-        vec![0.0; batch * sizes.outputs],
-        vec![0.0; batch * sizes.states],
-    );
+    let mut outputs = vec![0.0; batch * sizes.outputs];
+    let mut last = vec![0.0; states];
     let saved_rows = if save_activations { batch } else { 0 };
     let mut activations = vec![0.0; saved_rows * sizes.activations];
     let mut row_activations = activations.chunks_exact_mut(sizes.activations);
-    let rows = settings
-        .lengths
+    let rows = (settings.lengths)
         .iter()
         .zip(inputs.projected.chunks_exact(sizes.projected))
         .zip(inputs.initial.chunks_exact(sizes.states))
@@ -75,7 +134,8 @@ fn forward_with(
             last,
             activations: row_activations.next(),
         });
-    let mut rows = sorted(rows.collect(), &settings.order());
+    let mut rows: Vec<Row<'_>> = rows.collect();
+    rows.sort_by_key(|row| Reverse(row.length));
     let tasks = rows.chunks_mut(settings.rows_per_task()).collect();
     parallel::for_each(tasks, |rows| {
         // SAFETY: the processor supports the set, and all slices have their sizes.
@@ -84,7 +144,6 @@ fn forward_with(
     [outputs, last, activations]
 }
 
-/// Inputs of the backward pass.
 pub(super) struct BackwardInputs<'a> {
     /// `[directions * d_hidden, gates]`
     pub(super) recurrent: &'a [f32],
@@ -101,11 +160,7 @@ pub(super) struct BackwardInputs<'a> {
 }
 
 /// The gradients of projected, the matrices, the biases and the initial states.
-pub(super) fn backward(settings: &Settings, inputs: &BackwardInputs<'_>) -> [Vec<f32>; 4] {
-    backward_with(InstructionSet::detect(), settings, inputs)
-}
-
-fn backward_with(
+pub(super) fn backward(
     set: InstructionSet,
     settings: &Settings,
     inputs: &BackwardInputs<'_>,
@@ -113,10 +168,8 @@ fn backward_with(
     let batch = settings.batch;
     let sizes = settings.sizes();
     settings.check([("the matrix", settings.matrix_len(), inputs.recurrent.len())]);
-    let (mut d_projected, mut d_initial) = (
-        vec![0.0; batch * sizes.projected],
-        vec![0.0; batch * sizes.states],
-    );
+    let mut d_projected = vec![0.0; batch * sizes.projected];
+    let mut d_initial = vec![0.0; batch * sizes.states];
     let rows = d_projected
         .chunks_exact_mut(sizes.projected)
         .zip(d_initial.chunks_exact_mut(sizes.states))
@@ -127,13 +180,12 @@ fn backward_with(
             outputs: &inputs.outputs[row * sizes.outputs..][..sizes.outputs],
             activations: &inputs.activations[row * sizes.activations..][..sizes.activations],
             d_outputs: &inputs.d_outputs[row * sizes.outputs..][..sizes.outputs],
-            d_last: inputs
-                .d_last
-                .map(|d_last| &d_last[row * sizes.states..][..sizes.states]),
+            d_last: (inputs.d_last).map(|all| &all[row * sizes.states..][..sizes.states]),
             d_projected,
             d_initial,
         });
-    let mut rows = sorted(rows.collect(), &settings.order());
+    let mut rows: Vec<BackwardRow<'_>> = rows.collect();
+    rows.sort_by_key(|row| Reverse(row.length));
     let transposed = transpose(settings, inputs.recurrent);
     let task = |rows: &mut [BackwardRow<'_>]| {
         let mut d_recurrent = vec![0.0; inputs.recurrent.len()];
@@ -181,11 +233,6 @@ fn transpose(settings: &Settings, recurrent: &[f32]) -> Vec<f32> {
         }
     }
     transposed
-}
-
-fn sorted<T>(rows: Vec<T>, order: &[usize]) -> Vec<T> {
-    let mut rows: Vec<Option<T>> = rows.into_iter().map(Some).collect();
-    order.iter().filter_map(|row| rows[*row].take()).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Agreement of the instruction sets of this processor. The conformance suite tests correctness.
 
 use super::*;
-use crate::recurrent::recurrence::cell::{Cell, Direction};
+use crate::recurrent::recurrence::Direction;
 
 /// Pseudo-random values in `±bound`.
 fn random(count: usize, bound: f32, seed: u32) -> Vec<f32> {
@@ -34,7 +34,7 @@ fn run(set: InstructionSet, cell: Cell, d_hidden: usize, lengths: &[usize]) -> [
         biases: &random(2 * gates, 0.5, 3),
         initial,
     };
-    let [outputs, last, activations] = forward_with(set, &settings, &inputs, true);
+    let [outputs, last, activations] = forward(set, &settings, &inputs, true);
     let inputs = BackwardInputs {
         recurrent,
         initial,
@@ -43,7 +43,7 @@ fn run(set: InstructionSet, cell: Cell, d_hidden: usize, lengths: &[usize]) -> [
         d_outputs: &random(batch * seq * width, 1.0, 5),
         d_last: Some(&random(batch * states, 1.0, 6)),
     };
-    let [d_projected, d_recurrent, d_biases, d_initial] = backward_with(set, &settings, &inputs);
+    let [d_projected, d_recurrent, d_biases, d_initial] = backward(set, &settings, &inputs);
     [outputs, last, d_projected, d_recurrent, d_biases, d_initial]
 }
 

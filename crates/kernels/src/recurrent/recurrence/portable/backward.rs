@@ -5,9 +5,9 @@ use burn::backend::{Backend, Shape, TensorMetadata};
 use burn::tensor::FloatDType;
 
 use super::step::{States, gate};
-use super::time_steps::{TimeSteps, cat, slice_dim};
+use super::time_steps::{TimeSteps, select, slice_dim, stack};
 use crate::recurrent::Cell;
-use crate::recurrent::recurrence::call::{Activations, Saved, Settings};
+use crate::recurrent::recurrence::call::{Activations, Saved};
 
 /// The gradients of the four inputs, from those of the hidden states `[batch, seq, width]` and of
 /// the last state.
@@ -15,8 +15,8 @@ pub(crate) fn backward<B: Backend>(
     saved: Saved<B>,
     d_outputs: FloatTensor<B>,
     d_last: Option<FloatTensor<B>>,
-    settings: &Settings,
 ) -> [FloatTensor<B>; 4] {
+    let settings = &saved.settings;
     let (batch, seq, d_hidden) = (settings.batch, settings.seq, settings.d_hidden);
     let (cell, directions) = (settings.cell, settings.direction.num_directions());
     let gates = cell.gates() * d_hidden;
@@ -37,38 +37,23 @@ pub(crate) fn backward<B: Backend>(
     let mut d_states = States::<B>::from_rows(d_last, settings);
     let (mut d_inputs, mut d_products) = (Vec::with_capacity(seq), Vec::with_capacity(seq));
     for time in (0..seq).rev() {
-        let at_time = |tensor: &FloatTensor<B>, width: usize| {
-            let step = slice_dim::<B>(tensor, 0, time..time + 1);
-            B::float_reshape(step, Shape::from([directions, batch, width]))
-        };
-        let d_after = States {
-            hidden: B::float_add(d_states.hidden.clone(), at_time(&d_outputs, d_hidden)),
+        let d_after = States::<B> {
+            hidden: B::float_add(d_states.hidden.clone(), select::<B>(&d_outputs, time)),
             cell: d_states.cell.clone(),
         };
-        let saved = at_time(&activations, num_saved(cell) * d_hidden);
-        let (d_input, d_product, direct) = step_backward::<B>(cell, &saved, d_after);
-        let d_product_or_input = d_product.as_ref().unwrap_or(&d_input).clone();
-        let d_hidden_before = B::float_matmul(d_product_or_input, transposed.clone());
-        let d_before = States {
-            hidden: match direct.hidden {
-                Some(hidden) => B::float_add(hidden, d_hidden_before),
-                None => d_hidden_before,
-            },
-            cell: direct.cell,
-        };
+        let saved = select::<B>(&activations, time);
+        let (d_input, d_product, d_before) = step_backward(cell, &saved, d_after, &transposed);
         d_states = d_states.update(d_before, steps.padding(time));
-        let unsqueeze =
-            |tensor| B::float_reshape(tensor, Shape::from([1, directions, batch, gates]));
-        d_inputs.push(unsqueeze(d_input));
-        d_products.extend(d_product.map(unsqueeze));
+        d_inputs.push(d_input);
+        d_products.extend(d_product);
     }
     d_inputs.reverse();
     d_products.reverse();
-    let d_inputs = steps.zero_padding(cat::<B>(d_inputs, 0)); // [seq, directions, batch, gates]
+    let d_inputs = steps.zero_padding(stack::<B>(d_inputs)); // [seq, directions, batch, gates]
     let d_products = if d_products.is_empty() {
         d_inputs.clone()
     } else {
-        steps.zero_padding(cat::<B>(d_products, 0))
+        steps.zero_padding(stack::<B>(d_products))
     };
     // Positions and rows flattened to one dimension.
     let rows = |tensor: FloatTensor<B>, width: usize| {
@@ -87,67 +72,49 @@ pub(crate) fn backward<B: Backend>(
     let d_recurrent = B::float_matmul(hidden, products.clone()); // [directions, d_hidden, gates]
     let d_recurrent = B::float_reshape(d_recurrent, Shape::from([directions * d_hidden, gates]));
     let d_biases = B::float_cat(vec![bias(inputs), bias(products)], 0);
+    let d_projected = steps.merge_steps(d_inputs);
     let d_initial = d_states.into_rows(settings);
-    [
-        steps.merge_steps(d_inputs),
-        d_recurrent,
-        d_biases,
-        d_initial,
-    ]
+    [d_projected, d_recurrent, d_biases, d_initial]
 }
 
-/// The number of saved activations per position, each of width `d_hidden`.
-fn num_saved(cell: Cell) -> usize {
-    match cell {
-        Cell::Gru => 5,
-        Cell::Lstm => 6,
-    }
-}
-
-/// Gradients of the previous states that do not pass through the matrix.
-struct DirectGradients<B: Backend> {
-    hidden: Option<FloatTensor<B>>,
-    cell: Option<FloatTensor<B>>,
-}
-
-/// From the gradients of the states after a step: the gradients of `W x + b` and, if different, of
-/// `U h + c`, and the direct gradients.
+/// From the gradients of the states after a step: the gradients of `W x + b`, if different of
+/// `U h + c`, and of the states before the step. `transposed` is `Uᵀ`.
 fn step_backward<B: Backend>(
     cell: Cell,
     saved: &FloatTensor<B>,
     d_states: States<B>,
-) -> (FloatTensor<B>, Option<FloatTensor<B>>, DirectGradients<B>) {
+    transposed: &FloatTensor<B>,
+) -> (FloatTensor<B>, Option<FloatTensor<B>>, States<B>) {
     let mul = B::float_mul;
-    let part = |index| gate::<B>(saved, index, num_saved(cell));
+    let through_matrix = |d: &FloatTensor<B>| B::float_matmul(d.clone(), transposed.clone());
     match (cell, d_states.cell) {
         (Cell::Lstm, Some(d_cell)) => {
-            let [i, f, g, o, _, before] = [0, 1, 2, 3, 4, 5].map(part);
+            let [i, f, g, o, _, before] =
+                [0, 1, 2, 3, 4, 5].map(|index| gate::<B>(saved, index, 6));
             let new = mul(i.clone(), g.clone());
             let after = B::float_add(mul(f.clone(), before.clone()), new);
             let tanh = B::float_tanh(after);
             let d_o = mul(d_states.hidden.clone(), tanh.clone());
             let d_tanh = mul(d_states.hidden, o.clone());
             let d_cell = B::float_add(d_cell, mul(d_tanh, tanh_derivative::<B>(tanh)));
+            let d_i = mul(d_cell.clone(), g.clone());
+            let d_f = mul(d_cell.clone(), before);
+            let d_g = mul(d_cell.clone(), i.clone());
             let d_gates = vec![
-                mul(
-                    mul(d_cell.clone(), g.clone()),
-                    sigmoid_derivative::<B>(i.clone()),
-                ),
-                mul(
-                    mul(d_cell.clone(), before),
-                    sigmoid_derivative::<B>(f.clone()),
-                ),
-                mul(mul(d_cell.clone(), i), tanh_derivative::<B>(g)),
+                mul(d_i, sigmoid_derivative::<B>(i)),
+                mul(d_f, sigmoid_derivative::<B>(f.clone())),
+                mul(d_g, tanh_derivative::<B>(g)),
                 mul(d_o, sigmoid_derivative::<B>(o)),
             ];
-            let direct = DirectGradients {
-                hidden: None,
+            let d_gates = B::float_cat(d_gates, 2);
+            let d_before = States {
+                hidden: through_matrix(&d_gates),
                 cell: Some(mul(d_cell, f)),
             };
-            (B::float_cat(d_gates, 2), None, direct)
+            (d_gates, None, d_before)
         }
         _ => {
-            let [r, z, n, inner, before] = [0, 1, 2, 3, 4].map(part);
+            let [r, z, n, inner, before] = [0, 1, 2, 3, 4].map(|index| gate::<B>(saved, index, 5));
             let d_hidden = d_states.hidden;
             let direct = mul(d_hidden.clone(), z.clone());
             let d_n = B::float_sub(d_hidden.clone(), direct.clone()); // (1 - z) · d_h
@@ -158,11 +125,11 @@ fn step_backward<B: Backend>(
             let d_inner = mul(d_n.clone(), r);
             let d_input = B::float_cat(vec![d_r.clone(), d_z.clone(), d_n], 2);
             let d_product = B::float_cat(vec![d_r, d_z, d_inner], 2);
-            let direct = DirectGradients {
-                hidden: Some(direct),
+            let d_before = States {
+                hidden: B::float_add(direct, through_matrix(&d_product)),
                 cell: None,
             };
-            (d_input, Some(d_product), direct)
+            (d_input, Some(d_product), d_before)
         }
     }
 }

@@ -3,7 +3,7 @@
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, Shape, TensorMetadata};
 
-use super::time_steps::{cat, slice_dim};
+use super::time_steps::{cat, select, slice_dim};
 use crate::recurrent::Cell;
 use crate::recurrent::recurrence::call::Settings;
 
@@ -23,13 +23,9 @@ impl<B: Backend> States<B> {
         let states = settings.cell.states();
         let rows = B::float_reshape(rows, Shape::from([batch, states, directions, d_hidden]));
         let rows = B::float_permute(rows, &[1, 2, 0, 3]); // [states, directions, batch, d_hidden]
-        let state = |index: usize| {
-            let state = slice_dim::<B>(&rows, 0, index..index + 1);
-            B::float_reshape(state, Shape::from([directions, batch, d_hidden]))
-        };
         Self {
-            hidden: state(0),
-            cell: (settings.cell == Cell::Lstm).then(|| state(1)),
+            hidden: select::<B>(&rows, 0),
+            cell: (settings.cell == Cell::Lstm).then(|| select::<B>(&rows, 1)),
         }
     }
 
@@ -51,13 +47,10 @@ impl<B: Backend> States<B> {
             return next;
         };
         let padding = B::bool_expand(padding, self.hidden.shape());
-        let select = |next, own| B::float_mask_where(next, padding.clone(), own);
+        let keep = |next, own| B::float_mask_where(next, padding.clone(), own);
         Self {
-            hidden: select(next.hidden, self.hidden),
-            cell: next
-                .cell
-                .zip(self.cell)
-                .map(|(next, own)| select(next, own)),
+            hidden: keep(next.hidden, self.hidden),
+            cell: next.cell.zip(self.cell).map(|(next, own)| keep(next, own)),
         }
     }
 }

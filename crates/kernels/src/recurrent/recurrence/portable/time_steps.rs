@@ -43,7 +43,7 @@ impl<'a, B: Backend> TimeSteps<'a, B> {
 
     /// The inverse of [`split_steps`](Self::split_steps).
     pub(super) fn merge_steps(&self, tensor: FloatTensor<B>) -> FloatTensor<B> {
-        let [seq, directions, batch, width] = dims(&tensor);
+        let [seq, directions, batch, width] = tensor.shape().dims();
         let tensor = B::float_permute(self.reverse(tensor), &[2, 0, 1, 3]);
         B::float_reshape(tensor, Shape::from([batch, seq, directions * width]))
     }
@@ -116,6 +116,18 @@ pub(super) fn cat<B: Backend>(mut tensors: Vec<FloatTensor<B>>, dim: usize) -> F
     }
 }
 
-pub(super) fn dims<T: TensorMetadata, const D: usize>(tensor: &T) -> [usize; D] {
-    tensor.shape().dims()
+/// Element `index` of the first of four dimensions.
+pub(super) fn select<B: Backend>(tensor: &FloatTensor<B>, index: usize) -> FloatTensor<B> {
+    let [_, rest @ ..]: [usize; 4] = tensor.shape().dims();
+    let element = slice_dim::<B>(tensor, 0, index..index + 1);
+    B::float_reshape(element, Shape::from(rest))
+}
+
+/// Stacks tensors of three dimensions along a new first one.
+pub(super) fn stack<B: Backend>(tensors: Vec<FloatTensor<B>>) -> FloatTensor<B> {
+    let unsqueeze = |tensor: FloatTensor<B>| {
+        let [directions, batch, width] = tensor.shape().dims();
+        B::float_reshape(tensor, Shape::from([1, directions, batch, width]))
+    };
+    cat::<B>(tensors.into_iter().map(unsqueeze).collect(), 0)
 }

@@ -1,0 +1,585 @@
+//! The results on one screen: mechanisms by time, with factors to references, and five findings.
+
+use std::cmp::Ordering::Equal;
+use std::fmt::Write;
+
+use crate::pool::{distinct, group, pool};
+use crate::record::{CaseLine, Results};
+use crate::reference::Reference;
+use crate::table::{self, failures, is_numeric, list, skipped_lines, wrap};
+use crate::units::{count, three_digits};
+
+/// Widest screen; bars would only get longer.
+pub const MAX_WIDTH: usize = 100;
+
+/// Columns are dropped for bars of at least this width.
+const MIN_BAR: usize = 5;
+
+const MAX_FINDINGS: usize = 5;
+
+const LEGEND: &str = "time: median of one pass; spread: largest deviation from it, of the 10th and \
+    90th percentiles and of the rounds; bar: time, > is off the scale; memory: peak incl. \
+    activations; error: maximum relative error against the f64 oracle; vs: time relative to the \
+    other, below 1 is faster";
+
+/// Results as text of at most `width` columns.
+pub fn screen(results: &Results, baseline: Option<&[CaseLine]>, width: usize) -> String {
+    let cases = pool(&results.cases);
+    let width = width.min(MAX_WIDTH);
+    let mut text = String::new();
+    let devices = cases.iter().filter_map(|case| case.report.device.as_ref());
+    for device in distinct(devices) {
+        let _ = writeln!(text, "{}", wrap(&format!("device: {device}"), width));
+    }
+    for block in blocks(&cases) {
+        let _ = writeln!(text, "\n{}", render(&block, &cases, baseline, width));
+    }
+    if cases.iter().any(|case| is_between(case, &cases)) {
+        text.push_str("\nonly the shortest and the longest of more than four lengths are shown\n");
+    }
+    let _ = writeln!(text, "\n{}", wrap(LEGEND, width));
+    let findings = findings(&cases);
+    let findings = findings.iter().map(|finding| format!("finding: {finding}"));
+    let failures = failures(&cases).into_iter();
+    let failures = failures.map(|failure| format!("failed: {failure}"));
+    for lines in [
+        findings.collect(),
+        failures
+            .chain(skipped_lines(&results.skipped))
+            .collect::<Vec<String>>(),
+    ] {
+        text.push_str(if lines.is_empty() { "" } else { "\n" });
+        for line in lines {
+            let _ = writeln!(text, "{}", wrap(&line, width));
+        }
+    }
+    text
+}
+
+/// Backend and mechanism; without the backend if the run has only one.
+fn label(case: &CaseLine, cases: &[CaseLine]) -> String {
+    let (backend, subject) = (&case.id.backend, &case.id.subject);
+    let is_ours = |other: &&CaseLine| other.id.backend != "pytorch";
+    let ours = distinct(cases.iter().filter(is_ours).map(|other| &other.id.backend));
+    if ours == [backend] {
+        subject.clone()
+    } else {
+        format!("{backend} {subject}")
+    }
+}
+
+fn median(case: &CaseLine) -> Option<f64> {
+    Some(case.samples()?.median())
+}
+
+/// Cases with bars on one scale, by time: a problem at one length, or all models; and one pass.
+type Block<'a> = (String, Vec<&'a CaseLine>);
+
+/// Blocks with their titles, by problem, pass and length.
+fn blocks(cases: &[CaseLine]) -> Vec<Block<'_>> {
+    let shown = cases.iter().filter(|case| !case.is_matmul());
+    let names = distinct(shown.clone().map(|case| &case.id.problem));
+    let mut shown: Vec<&CaseLine> = shown.filter(|case| !is_between(case, cases)).collect();
+    let time = |case: &CaseLine| median(case).unwrap_or(f64::INFINITY);
+    shown.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    shown.sort_by_key(|case| {
+        let problem = names.iter().position(|name| **name == case.id.problem);
+        let (pass, problem, n) = (case.id.pass, problem.unwrap_or_default(), case.id.n);
+        // All models are in the block of a pass.
+        let block = if case.is_model() {
+            (names.len(), pass, 0)
+        } else {
+            (problem, pass, n)
+        };
+        (block, problem, n)
+    });
+    group(shown, |case| match (case.is_model(), count(case.id.n)) {
+        (true, _) => format!("models, {} pass, {}", case.id.pass, case.id.dtype),
+        (false, n) => {
+            let (problem, pass, dtype) = (&case.id.problem, case.id.pass, &case.id.dtype);
+            format!("{problem}, {pass} pass, sequence length {n}, {dtype}")
+        }
+    })
+}
+
+/// Of more than four lengths, only the shortest and the longest are shown.
+fn is_between(case: &CaseLine, cases: &[CaseLine]) -> bool {
+    let id = &case.id;
+    let same = |other: &&CaseLine| (&other.id.problem, other.id.pass) == (&id.problem, id.pass);
+    let mut lengths = distinct(cases.iter().filter(same).map(|other| other.id.n));
+    lengths.sort_unstable();
+    lengths.len() > 4 && lengths[1..lengths.len() - 1].contains(&id.n)
+}
+
+struct Column {
+    header: String,
+    cells: Vec<String>,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().chain([&self.header]);
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
+    }
+}
+
+fn render(
+    (title, block): &Block<'_>,
+    cases: &[CaseLine],
+    baseline: Option<&[CaseLine]>,
+    width: usize,
+) -> String {
+    let column = |header: &str, cell: &dyn Fn(&CaseLine) -> String| Column {
+        header: header.to_owned(),
+        cells: block.iter().map(|case| cell(case)).collect(),
+    };
+    let of_table =
+        |header: &str, name: &str| column(header, &|case| table::text(name, case, cases, baseline));
+    let mut columns = Vec::new();
+    if block[0].is_model() {
+        columns.extend([of_table("model", "model"), of_table("n", "n")]);
+    }
+    columns.push(column("mechanism", &|case| label(case, cases)));
+    let bar = columns.len();
+    columns.extend([
+        of_table("time", "median"),
+        column("spread", &|case| {
+            spread(case).map_or("-".to_owned(), |spread| format!("±{:.0}%", 100.0 * spread))
+        }),
+        of_table("memory", "memory"),
+        of_table("error", "error"),
+    ]);
+    for reference in Reference::ALL {
+        let others = match reference {
+            Reference::Baseline => baseline.unwrap_or_default(),
+            Reference::Flash | Reference::Standard | Reference::PyTorch => cases,
+        };
+        let ratio = |case: &CaseLine| Some(case.ratio(reference.of(case, others)?)?.ratio);
+        if block.iter().any(|case| ratio(case).is_some()) {
+            let factor = |case: &CaseLine| ratio(case).map_or("-".to_owned(), factor);
+            columns.push(column(&format!("vs {reference}"), &factor));
+        }
+    }
+    // Each column is followed or preceded by two spaces.
+    let used = |columns: &[Column]| columns.iter().map(|c| c.width() + 2).sum::<usize>();
+    for dropped in ["vs standard", "vs flash", "error", "spread", "memory"] {
+        if used(&columns) + MIN_BAR > width {
+            columns.retain(|column| column.header != dropped);
+        }
+    }
+    let bars = width.saturating_sub(used(&columns));
+    let scale = scale(block);
+    let draw =
+        |case: &CaseLine| median(case).map_or(String::new(), |time| draw(time / scale, bars));
+    columns.insert(bar, column("", &draw));
+
+    let mut text = title.clone();
+    for row in 0..=block.len() {
+        let mut line = String::new();
+        for (i, column) in columns.iter().enumerate() {
+            let cell = row
+                .checked_sub(1)
+                .map_or(&column.header, |row| &column.cells[row]);
+            let gap = if i == 0 { "" } else { "  " };
+            let width = if i == bar { bars } else { column.width() };
+            let _ = if i != bar && is_numeric(&column.header) {
+                write!(line, "{gap}{cell:>width$}")
+            } else {
+                write!(line, "{gap}{cell:width$}")
+            };
+        }
+        let _ = write!(text, "\n{}", line.trim_end());
+    }
+    text
+}
+
+/// A single sample has no spread.
+fn spread(case: &CaseLine) -> Option<f64> {
+    case.samples().filter(|samples| samples.seconds.len() > 1)?;
+    case.spread()
+}
+
+/// Time relative to a reference, if the difference is beyond their spread.
+fn beyond_spread(case: &CaseLine, other: &CaseLine) -> Option<f64> {
+    spread(case).and(spread(other))?;
+    case.significant_ratio(other)
+}
+
+fn factor(ratio: f64) -> String {
+    if ratio < 0.0995 {
+        format!("{ratio:.3}")
+    } else {
+        three_digits(ratio)
+    }
+}
+
+/// Time of a full bar. A few slow mechanisms take a thousand times as long as the others and are
+/// off the scale.
+fn scale(block: &[&CaseLine]) -> f64 {
+    let mut times: Vec<f64> = block.iter().filter_map(|case| median(case)).collect();
+    times.sort_by(f64::total_cmp);
+    let longest = times.last().copied().unwrap_or(1.0);
+    times
+        .get(times.len() / 2)
+        .map_or(longest, |median| longest.min(4.0 * median))
+}
+
+/// A bar in eighths of a character.
+fn draw(fraction: f64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    if fraction > 1.0 {
+        return "█".repeat(width.saturating_sub(1)) + ">";
+    }
+    let eighths = (fraction * 8.0 * width as f64).round().max(1.0) as usize;
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+/// Differences to the references beyond the noise: first the fastest mechanism at the longest
+/// length, then flash there, then mechanisms that overtake a reference; each by size.
+fn findings(cases: &[CaseLine]) -> Vec<String> {
+    use Reference::{Flash, PyTorch, Standard};
+    let ours = cases
+        .iter()
+        .filter(|case| !case.is_matmul() && case.id.backend != "pytorch");
+    let ours = ours.filter(|case| case.samples().is_some());
+    let mut findings: Vec<(usize, f64, String)> = Vec::new();
+    for (_, members) in group(ours, |case| (&case.id.problem, case.id.pass)) {
+        let longest = members.iter().map(|case| case.id.n).max();
+        let at_longest = || members.iter().filter(|case| Some(case.id.n) == longest);
+        let is_flash = |case: &&&CaseLine| case.id.subject == Flash.name();
+        let fastest =
+            at_longest().min_by(|a, b| median(a).partial_cmp(&median(b)).unwrap_or(Equal));
+        let fastest = fastest.filter(|case| !is_flash(case));
+        let has_flash = at_longest().any(|case| is_flash(&case));
+        let references = if has_flash {
+            [Flash, Standard]
+        } else {
+            [PyTorch, Standard]
+        };
+        let fastest = fastest.map(|case| (usize::from(!has_flash), case, references));
+        let flash = at_longest()
+            .filter(is_flash)
+            .map(|case| (1, case, [PyTorch, Standard]));
+        for (kind, case, references) in fastest.into_iter().chain(flash) {
+            let finding = difference(case, references, cases);
+            findings.extend(finding.map(|(size, text)| (kind, size, text)));
+        }
+        for reference in [Flash, Standard] {
+            let finding = overtaking(&members, reference, cases);
+            findings.extend(finding.map(|(size, text)| (2, size, text)));
+        }
+    }
+    findings.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    findings.truncate(MAX_FINDINGS);
+    findings.into_iter().map(|(_, _, text)| text).collect()
+}
+
+/// The largest factor of a case to the references, and a sentence with all of them.
+fn difference(
+    case: &CaseLine,
+    references: [Reference; 2],
+    cases: &[CaseLine],
+) -> Option<(f64, String)> {
+    let peak = |case: &CaseLine| Some(case.samples()?.peak.as_ref()?.bytes as f64);
+    let (mut size, mut parts) = (1.0, Vec::new());
+    for reference in references {
+        let Some(other) = reference.of(case, cases) else {
+            continue;
+        };
+        let Some(ratio) = beyond_spread(case, other) else {
+            continue;
+        };
+        size = f64::max(size, ratio.max(1.0 / ratio));
+        let factor = three_digits(ratio.max(1.0 / ratio));
+        let speed = if ratio < 1.0 { "faster" } else { "slower" };
+        let memory = peak(case)
+            .zip(peak(other))
+            .map(|(ours, theirs)| 100.0 * ours / theirs);
+        let memory = memory.filter(|percent| !(50.0..200.0).contains(percent));
+        let memory = memory.map(|percent| format!(" with {percent:.0}% of its memory"));
+        let memory = memory.unwrap_or_default();
+        parts.push(format!("{factor}x {speed} than {reference}{memory}"));
+    }
+    let (problem, pass, n) = (&case.id.problem, case.id.pass, count(case.id.n));
+    let (label, parts) = (
+        label(case, cases),
+        (!parts.is_empty()).then(|| list(&parts))?,
+    );
+    Some((
+        size,
+        format!("{problem}, {pass}, length {n}: {label} is {parts}"),
+    ))
+}
+
+/// The number of mechanisms that are slower than a reference at the shortest length and faster at
+/// the longest, and a sentence with their names.
+fn overtaking(
+    members: &[&CaseLine],
+    reference: Reference,
+    cases: &[CaseLine],
+) -> Option<(f64, String)> {
+    let lengths = || members.iter().map(|case| case.id.n);
+    let (shortest, longest) = (lengths().min()?, lengths().max()?);
+    let ratio_at = |label_: &str, n: usize| {
+        let mut at = members.iter().filter(|case| case.id.n == n);
+        let case = at.find(|case| label(case, cases) == label_)?;
+        beyond_spread(case, reference.of(case, cases)?)
+    };
+    let overtakes = |name: &String| {
+        ratio_at(name, shortest).is_some_and(|ratio| ratio > 1.0)
+            && ratio_at(name, longest).is_some_and(|ratio| ratio < 1.0)
+    };
+    let at_longest = members.iter().filter(|case| case.id.n == longest);
+    let names: Vec<String> = at_longest
+        .map(|case| label(case, cases))
+        .filter(overtakes)
+        .collect();
+    let (problem, pass) = (&members[0].id.problem, members[0].id.pass);
+    let be = if names.len() == 1 { "is" } else { "are" };
+    let [shortest, longest] = [shortest, longest].map(count);
+    (!names.is_empty()).then(|| {
+        let text = format!(
+            "{problem}, {pass}: {} {be} slower than {reference} at length {shortest} and faster \
+             at {longest}",
+            list(&names)
+        );
+        (names.len() as f64, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Outcome;
+    use crate::test_utils::{as_model, failed_line, line, on_backend, run_info, skipped};
+
+    fn results(cases: &[CaseLine]) -> Results {
+        Results {
+            run: run_info(),
+            cases: cases.to_vec(),
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Samples with a spread of 2%.
+    fn steady(subject: &str, n: usize, ms: f64) -> CaseLine {
+        line(subject, n, &[ms, 0.98 * ms, 1.02 * ms])
+    }
+
+    /// Without device and legend.
+    #[track_caller]
+    fn assert_screen(results: &Results, expected: &str) {
+        let text = screen(results, None, MAX_WIDTH);
+        let text = text.replace("device: a \"<device>\" & more\n\n", "");
+        let text = text.replace(&format!("\n{}\n", wrap(LEGEND, MAX_WIDTH)), "");
+        assert_eq!(text.trim_end(), expected.trim(), "\n{text}");
+    }
+
+    #[test]
+    fn mechanisms_are_sorted_and_compared_with_flash_and_standard() {
+        let timeout = Outcome::TimedOut { seconds: 60.0 };
+        let mut results = results(&[
+            steady("standard", 256, 10.0),
+            steady("flash", 256, 2.0),
+            steady("linear", 256, 3.0),
+            line("block", 256, &[1.8, 1.2, 3.6]),
+            line("additive", 256, &[900.0]),
+            steady("standard", 1024, 160.0),
+            steady("flash", 1024, 30.0),
+            steady("linear", 1024, 12.0),
+            failed_line("block", 1024, timeout),
+        ]);
+        let reason = "too slow above length 256; help: select it with --mechanism additive";
+        results.skipped = vec![skipped("additive", 1024, reason)];
+        let expected = r"
+layer, forward pass, sequence length 256, f32
+mechanism                                      time  spread    memory   error  vs flash  vs standard
+block      ████▋                            1.80 ms   ±100%  64.0 KiB  1.0e-7      0.90         0.18
+flash      █████▏                           2.00 ms     ±2%  64.0 KiB  1.0e-7      1.00         0.20
+linear     ███████▊                         3.00 ms     ±2%  64.0 KiB  1.0e-7      1.50         0.30
+standard   █████████████████████████▉       10.0 ms     ±2%  64.0 KiB  1.0e-7      5.00         1.00
+additive   ██████████████████████████████>   900 ms       -  64.0 KiB  1.0e-7       450         90.0
+
+layer, forward pass, sequence length 1,024, f32
+mechanism                                      time  spread    memory   error  vs flash  vs standard
+linear     ██▉                              12.0 ms     ±2%  1.00 MiB  1.0e-7      0.40        0.075
+flash      ███████▎                         30.0 ms     ±2%  1.00 MiB  1.0e-7      1.00         0.19
+standard   ████████████████████████████>     160 ms     ±2%  1.00 MiB  1.0e-7      5.33         1.00
+block                                     TIMED OUT       -         -       -         -            -
+
+finding: layer, forward, length 1,024: linear is 2.50x faster than flash and 13.3x faster than
+    standard
+finding: layer, forward, length 1,024: flash is 5.33x faster than standard
+finding: layer, forward: linear is slower than flash at length 256 and faster at 1,024
+
+failed: flex block on layer, forward pass, sequence length 1,024: TIMED OUT: exceeded 60.0 s
+skipped: additive on layer, forward pass, sequence length 1,024: too slow above length 256; help:
+    select it with --mechanism additive
+";
+        assert_screen(&results, expected);
+    }
+
+    #[test]
+    fn models_share_a_block_and_are_compared_with_pytorch() {
+        let model = |backend: &str, subject: &str, name: &str, ms: f64| {
+            on_backend(backend, as_model(name, steady(subject, 64, ms)))
+        };
+        let expected = r"
+models, forward pass, f32
+model               n  mechanism                          time  spread    memory   error  vs PyTorch
+transformer-small  64  pytorch sdpa      ██████         100 ms     ±2%  4.00 KiB  1.0e-7        1.00
+transformer-small  64  flash             ████████████   200 ms     ±2%  4.00 KiB  1.0e-7        2.00
+han-small          64  additive          ▋             10.0 ms     ±2%  4.00 KiB  1.0e-7        0.99
+han-small          64  pytorch additive  ▋             10.1 ms     ±2%  4.00 KiB  1.0e-7        1.00
+
+finding: transformer-small, forward, length 64: flash is 2.00x slower than PyTorch
+";
+        assert_screen(
+            &results(&[
+                model("flex", "flash", "transformer-small", 200.0),
+                model("pytorch", "sdpa", "transformer-small", 100.0),
+                model("flex", "additive", "han-small", 10.0),
+                model("pytorch", "additive", "han-small", 10.1),
+            ]),
+            expected,
+        );
+    }
+
+    #[test]
+    fn decoding_on_several_backends_with_pytorch() {
+        let decode = |backend: &str, subject: &str, ms: f64| {
+            let mut line = on_backend(backend, steady(subject, 8192, ms));
+            (line.id.problem, line.id.pass) = ("decode-step".to_owned(), crate::case::Pass::Decode);
+            line
+        };
+        let expected = r"
+decode-step, decode pass, sequence length 8,192, f32
+mechanism                          time  spread    memory   error  vs flash  vs standard  vs PyTorch
+tch-cuda sliding-window  ▏      20.0 us     ±2%  64.0 MiB  1.0e-7     0.067            -       0.080
+pytorch sdpa             █▎      250 us     ±2%  64.0 MiB  1.0e-7         -            -        1.00
+tch-cuda flash           █▌      300 us     ±2%  64.0 MiB  1.0e-7      1.00            -        1.20
+flex flash               ██▌     500 us     ±2%  64.0 MiB  1.0e-7      1.00         0.50        2.00
+pytorch plain            ████▌   900 us     ±2%  64.0 MiB  1.0e-7         -            -        3.60
+flex standard            █████  1.00 ms     ±2%  64.0 MiB  1.0e-7      2.00         1.00        4.00
+
+finding: decode-step, decode, length 8,192: tch-cuda sliding-window is 15.0x faster than flash
+finding: decode-step, decode, length 8,192: flex flash is 2.00x slower than PyTorch and 2.00x faster
+    than standard
+finding: decode-step, decode, length 8,192: tch-cuda flash is 1.20x slower than PyTorch
+";
+        assert_screen(
+            &results(&[
+                decode("flex", "standard", 1.0),
+                decode("flex", "flash", 0.5),
+                decode("tch-cuda", "flash", 0.3),
+                decode("tch-cuda", "sliding-window", 0.02),
+                decode("pytorch", "sdpa", 0.25),
+                decode("pytorch", "plain", 0.9),
+            ]),
+            expected,
+        );
+    }
+
+    #[test]
+    fn screen_fits_its_width() {
+        let mut lines = Vec::new();
+        for (i, subject) in ["standard", "flash", "sliding-window"]
+            .into_iter()
+            .enumerate()
+        {
+            for backend in ["flex", "tch-cuda", "wgpu:1"] {
+                lines.push(on_backend(
+                    backend,
+                    steady(subject, 16_384, 100.0 / (i + 1) as f64),
+                ));
+            }
+        }
+        lines.push(on_backend("pytorch", steady("sdpa", 16_384, 7.0)));
+        let detail = "word ".repeat(60) + "end";
+        lines.push(failed_line(
+            "additive",
+            16_384,
+            Outcome::OutOfMemory { detail },
+        ));
+        let models = lines.iter().cloned();
+        let models: Vec<_> = models
+            .map(|line| as_model("transformer-config", line))
+            .collect();
+        for (width, cases) in [(80, lines.clone()), (100, [lines, models].concat())] {
+            let text = screen(&results(&cases), Some(&pool(&cases)), width);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= width),
+                "{text}"
+            );
+            // Other columns are dropped instead.
+            assert!(text.contains("vs PyTorch  vs baseline") && !text.contains("vs standard"));
+        }
+    }
+
+    #[test]
+    fn only_the_ends_of_many_lengths_are_shown() {
+        let lengths = [128, 256, 512, 1024, 2048];
+        let text = |lengths: &[usize]| {
+            let lines: Vec<_> = lengths.iter().map(|&n| steady("flash", n, 1.0)).collect();
+            screen(&results(&lines), None, MAX_WIDTH)
+        };
+        let is_shown = |text: &str, n: usize| text.contains(&format!("length {},", count(n)));
+        let four = text(&lengths[1..]);
+        assert!(lengths[1..].iter().all(|&n| is_shown(&four, n)), "{four}");
+        let five = text(&lengths);
+        assert_eq!(
+            lengths.map(|n| is_shown(&five, n)),
+            [true, false, false, false, true]
+        );
+        assert!(five.contains("only the shortest and the longest"), "{five}");
+    }
+
+    #[test]
+    fn findings_are_beyond_the_spread_and_at_most_five() {
+        let found = |lines: &[CaseLine]| findings(&pool(lines));
+        let noisy = line("linear", 256, &[1.5, 1.0, 2.4]);
+        for (lines, expected) in [
+            // Faster by less than the spread; a single sample; no reference.
+            (vec![steady("flash", 256, 2.0), noisy], &[][..]),
+            (
+                vec![line("flash", 256, &[2.0]), steady("linear", 256, 1.0)],
+                &[],
+            ),
+            (
+                vec![steady("block", 256, 2.0), steady("linear", 256, 1.0)],
+                &[],
+            ),
+            (
+                vec![
+                    steady("standard", 256, 1.0),
+                    steady("linear", 256, 2.0),
+                    steady("lsh", 256, 2.0),
+                    steady("standard", 1024, 2.0),
+                    steady("linear", 1024, 1.0),
+                    steady("lsh", 1024, 1.6),
+                ],
+                &[
+                    "layer, forward, length 1,024: linear is 2.00x faster than standard",
+                    "layer, forward: linear and lsh are slower than standard at length 256 and \
+                     faster at 1,024",
+                ],
+            ),
+        ] {
+            assert_eq!(found(&lines), expected);
+        }
+        let problem = |name: String| {
+            ["flash", "standard"].map(|subject| {
+                let mut line = steady(subject, 256, subject.len() as f64);
+                line.id.problem = name.clone();
+                line
+            })
+        };
+        let many: Vec<_> = (0..9)
+            .flat_map(|i| problem(format!("problem-{i}")))
+            .collect();
+        assert_eq!(found(&many).len(), MAX_FINDINGS);
+    }
+}

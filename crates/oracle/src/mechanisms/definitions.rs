@@ -1,0 +1,189 @@
+//! Definitions of all mechanisms.
+
+use zoo_spec::{BigBird, LinearFeatures, MechanismConfig};
+
+use super::{Parameter, expected_kv_heads, is_causal, is_key_mask};
+use crate::dropout::splitmix;
+use crate::formula::{FeatureMap, Formula};
+use crate::lsh::Hashing;
+use crate::mask::Mask;
+use crate::problem::Problem;
+
+impl Problem {
+    /// This problem as a mechanism solves it: with its mask, formula and `parameters`. `None` if
+    /// the mechanism does not accept the problem.
+    pub fn with_mechanism(
+        &self,
+        mechanism: &MechanismConfig,
+        parameters: impl Fn(Parameter) -> Vec<f32>,
+    ) -> Option<Self> {
+        let (heads, d_head) = (self.heads, self.d_head);
+        let vectors = || parameters(Parameter::Vector { heads, d_head });
+        let matrices = || parameters(Parameter::Matrix { heads, d_head });
+        let and_mask = |mask| Some(self.and_mask(mask));
+        let with_formula = |formula| Some(self.clone().with_formula(formula));
+        match mechanism {
+            MechanismConfig::Standard(_) | MechanismConfig::Flash(_) => Some(self.clone()),
+            MechanismConfig::MultiQuery(_) | MechanismConfig::GroupedQuery(_) => {
+                let has_own_heads = expected_kv_heads(mechanism, heads) == Some(self.kv_heads);
+                has_own_heads.then(|| self.clone())
+            }
+            MechanismConfig::Dot(_) => Some(self.clone().with_scale(self.scale.unwrap_or(1.0))),
+            MechanismConfig::Multiplicative(_) => with_formula(Formula::Multiplicative(matrices())),
+            MechanismConfig::Additive(_) => with_formula(Formula::Additive(vectors())),
+            MechanismConfig::Hard(hard) => with_formula(Formula::Sampled {
+                temperature: hard.temperature,
+                seed: hard.seed,
+            }),
+            MechanismConfig::SlidingWindow(config) => and_mask(symmetric_window(config.window)),
+            MechanismConfig::LocalM(config) => and_mask(Mask::Monotonic(config.window)),
+            MechanismConfig::LocalP(config) => with_formula(Formula::LocalPredictive {
+                vectors: vectors(),
+                matrices: matrices(),
+                window: config.window,
+            }),
+            MechanismConfig::Block(config) => and_mask(Mask::Block(config.block_size)),
+            MechanismConfig::Strided(config) => {
+                let stride = config.stride.unwrap_or_else(|| rounded_sqrt(self.seq_k));
+                let window = symmetric_window(stride - 1);
+                and_mask(Mask::Any(vec![window, Mask::Strided(stride)]))
+            }
+            MechanismConfig::Fixed(config) => {
+                let block = config
+                    .block_size
+                    .unwrap_or_else(|| rounded_sqrt(self.seq_k));
+                let summary = config.summary;
+                let summary_columns = Mask::SummaryColumns { block, summary };
+                and_mask(Mask::Any(vec![Mask::Block(block), summary_columns]))
+            }
+            MechanismConfig::Longformer(config) => {
+                let global = (0..config.global.min(self.seq_k)).collect();
+                let window = symmetric_window(config.window);
+                and_mask(Mask::Any(vec![window, Mask::Global(global)]))
+            }
+            MechanismConfig::BigBird(config) => {
+                let blocks = self.seq_k.div_ceil(config.block_size);
+                let visible = (0..blocks).map(|own| visible_blocks(config, own, blocks));
+                and_mask(Mask::BlockSparse {
+                    size: config.block_size,
+                    visible: visible.collect(),
+                })
+            }
+            MechanismConfig::Lsh(config) => {
+                let is_self_attention = self.seq_q == self.seq_k && self.kv_heads == heads;
+                // These depend on positions and would have to be sorted with the keys.
+                let has_unsorted = self.alibi || self.bias.is_some() || self.dropout.is_some();
+                if !is_self_attention || has_unsorted {
+                    return None;
+                }
+                let hashing = *config;
+                with_formula(Formula::Lsh(Hashing {
+                    bucket_size: hashing.bucket_size,
+                    n_hashes: hashing.n_hashes,
+                    directions: parameters(Parameter::HashDirections {
+                        hashing,
+                        seq: self.seq_k,
+                        d_head,
+                    }),
+                    hashes: parameters(Parameter::Hashes {
+                        hashing,
+                        queries: self.queries(),
+                    }),
+                }))
+            }
+            MechanismConfig::Linear(config) => {
+                self.with_linear_formula(Formula::Linear(match config.feature_map {
+                    LinearFeatures::Elu1 => FeatureMap::Elu1,
+                    LinearFeatures::Relu => FeatureMap::Relu,
+                }))
+            }
+            MechanismConfig::Performer(config) => {
+                let directions = parameters(Parameter::Directions {
+                    count: config.n_features,
+                    seed: config.seed,
+                    d_head,
+                });
+                self.with_linear_formula(Formula::Linear(FeatureMap::Random { directions }))
+            }
+            MechanismConfig::Retention(_) => {
+                if !is_causal(&self.mask) {
+                    return None;
+                }
+                // The distance of the decay from 1 halves with each head.
+                let decays = (0..self.kv_heads).map(|head| 1.0 - 0.5f64.powi(5 + head as i32));
+                self.with_linear_formula(Formula::Retention(decays.collect()))
+            }
+        }
+    }
+
+    /// The problem with a second mask: visible keys are visible in both.
+    pub(crate) fn and_mask(&self, other: Mask) -> Self {
+        self.clone().with_mask(match &self.mask {
+            Mask::Full => other,
+            mask => Mask::All(vec![mask.clone(), other]),
+        })
+    }
+
+    /// The problem with a linear-attention formula, which computes no scores. `None` if the problem
+    /// modifies scores or masks single pairs.
+    fn with_linear_formula(&self, formula: Formula) -> Option<Self> {
+        let has_plain_scores =
+            self.softcap.is_none() && !self.alibi && self.bias.is_none() && self.dropout.is_none();
+        (has_plain_scores && is_key_mask(&self.mask)).then(|| self.clone().with_formula(formula))
+    }
+}
+
+/// The square root of `n` rounded to the nearest integer, at least 1. `r` is nearest while
+/// `n <= (r + 1/2)²`, whose integer part is `r² + r`.
+fn rounded_sqrt(n: usize) -> usize {
+    let is_below = |root: &usize| root * root + root < n;
+    1 + (1..n).take_while(is_below).count()
+}
+
+fn symmetric_window(window: usize) -> Mask {
+    Mask::Window {
+        left: window,
+        right: window,
+    }
+}
+
+/// Key blocks that a query block attends to: its neighbours, the global blocks at both ends, and
+/// `random` of the others, those with the smallest hashes.
+fn visible_blocks(config: &BigBird, own: usize, blocks: usize) -> Vec<usize> {
+    let is_global = |block: usize| block < config.global || blocks - block <= config.global;
+    let mut others: Vec<(u64, usize)> = Vec::new();
+    let mut visible = Vec::new();
+    for block in 0..blocks {
+        if is_global(own) || is_global(block) || own.abs_diff(block) <= config.neighbours {
+            visible.push(block);
+        } else {
+            let row = splitmix(config.seed.wrapping_add(own as u64));
+            others.push((splitmix(row.wrapping_add(block as u64)), block));
+        }
+    }
+    others.sort_unstable();
+    let random = others.into_iter().take(config.random);
+    visible.extend(random.map(|(_, block)| block));
+    visible
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zoo_spec::SlidingWindow;
+
+    #[test]
+    fn square_roots_are_rounded_to_nearest() {
+        // 2.5² is 6.25, 3.5² is 12.25.
+        let roots = [1, 2, 3, 6, 7, 12, 13, 256].map(rounded_sqrt);
+        assert_eq!(roots, [1, 1, 2, 2, 3, 3, 4, 16]);
+    }
+
+    #[test]
+    fn sliding_window_reduces_density() {
+        let problem = Problem::new("full", [1, 1, 9, 9, 2]);
+        let window = SlidingWindow { window: 1 }.into();
+        let problem = problem.with_mechanism(&window, |_| Vec::new());
+        assert_eq!(problem.expect("accepted").density(), 25.0 / 81.0);
+    }
+}

@@ -1,5 +1,0 @@
-use zoo_spec::Flash;
-
-use super::Definition;
-
-impl Definition for Flash {}

@@ -1,5 +1,0 @@
-use zoo_spec::Standard;
-
-use super::Definition;
-
-impl Definition for Standard {}
