@@ -70,6 +70,17 @@ impl Dropout {
         (1.0 / (1.0 - self.probability)) as f32
     }
 
+    /// The factor of the weight of a query and a key.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    pub(crate) fn factor_at(&self, query: [usize; 3], key: usize) -> f32 {
+        let random = random_bits(self.row_key(query), key as u32);
+        if random < self.threshold() {
+            0.0
+        } else {
+            self.factor()
+        }
+    }
+
     /// Appends the factors of one query's weights for a range of keys: 0 for dropped weights.
     pub(crate) fn write_factors(
         &self,

@@ -36,6 +36,7 @@ pub mod pattern;
 mod positions;
 mod precision;
 pub mod scan;
+mod score_mod;
 mod seed;
 mod shape;
 
@@ -53,6 +54,7 @@ pub use options::AttentionOptions;
 pub use output::AttentionOutput;
 pub use pattern::Pattern;
 pub use positions::{Positions, alibi_slopes, rotate};
+pub use score_mod::ScoreMod;
 pub use seed::{next_seed, with_seed};
 pub use shape::AttentionShape;
 

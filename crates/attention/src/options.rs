@@ -3,13 +3,14 @@
 use burn::tensor::{DType, Device, Tensor};
 
 use crate::pattern::is_broadcastable;
+use crate::score_mod::ScoreMod;
 use crate::shape::check_device;
 use crate::{AttentionShape, Dropout, Pattern, precision};
 
 /// Options of an attention call: the pattern, and how scores and weights are computed.
 ///
 /// ```text
-/// s      = scale · query · key
+/// s      = score_mod(scale · query · key)
 /// score  = softcap · tanh(s / softcap) - slope · distance + bias
 /// weight = dropout(softmax(score))
 /// ```
@@ -27,6 +28,8 @@ pub struct AttentionOptions {
     /// `[batch, heads, seq_q, seq_k]`, broadcastable: added to the scores. It may require
     /// gradients; minus infinity masks a key.
     pub bias: Option<Tensor<4>>,
+    /// A function of the scaled dot products, applied before the softcap.
+    pub score_mod: Option<ScoreMod>,
     /// Dropout of the attention weights.
     pub dropout: Option<Dropout>,
     /// Whether masked keys and values may be assumed to be finite. Default: no, which costs a pass
@@ -66,6 +69,12 @@ impl AttentionOptions {
     /// Adds `bias` to the scores.
     pub fn with_bias(mut self, bias: Tensor<4>) -> Self {
         self.bias = Some(bias);
+        self
+    }
+
+    /// Modifies the scaled dot products by a function.
+    pub fn with_score_mod(mut self, score_mod: ScoreMod) -> Self {
+        self.score_mod = Some(score_mod);
         self
     }
 

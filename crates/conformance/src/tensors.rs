@@ -36,6 +36,7 @@ impl Tensors {
                 softcap: problem.softcap,
                 alibi: problem.alibi.then(|| problem.slopes()),
                 bias: problem.bias.map(|dims| tensor(&inputs.bias, dims)),
+                score_mod: None,
                 dropout: problem
                     .dropout
                     .map(|(probability, seed)| Dropout::new(probability, seed)),

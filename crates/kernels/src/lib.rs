@@ -25,7 +25,7 @@ pub mod reference;
 
 pub use adam::{Adam, AdamConfig, AdamKind};
 pub use dropout::{add_dropout, dropout, relu_dropout};
-pub use hosts::location::has_kernels;
+pub use hosts::location::{has_kernels, is_on_host};
 pub use layer_norm::layer_norm;
 pub use loss::smoothed_cross_entropy;
 #[doc(hidden)]

@@ -11,7 +11,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use zoo_attention::mechanisms::additive::additive;
+use zoo_attention::mechanisms::additive::additive_with_weights;
 use zoo_attention::{AttentionOptions, Pattern};
 
 use crate::blocks::normal;
@@ -71,7 +71,7 @@ impl ContextAttention {
         let query = Tensor::zeros([batch, 1, 1, d_attention], (&key.device(), key.dtype()));
         let value = x.reshape([batch, 1, seq, d_model]);
         let options = AttentionOptions::new().with_pattern(pattern);
-        let output = additive(query, key, value, self.context.val(), &options);
+        let output = additive_with_weights(query, key, value, self.context.val(), &options);
         PoolingOutput {
             vector: output.context.clone().reshape([batch, d_model]),
             weights: output.into_weights().reshape([batch, seq]),

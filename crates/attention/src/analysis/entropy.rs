@@ -108,7 +108,10 @@ fn softmax_entropies(query: Tensor<4>, key: Tensor<4>, options: &AttentionOption
     let op = "entropy of attention";
     let shape = AttentionShape::from_tensors(op, &query, &key, &key);
     check(op, [query.dtype(), key.dtype(), key.dtype()]);
-    let is_plain = options.softcap.is_none() && options.alibi.is_none() && options.bias.is_none();
+    let is_plain = options.softcap.is_none()
+        && options.alibi.is_none()
+        && options.bias.is_none()
+        && options.score_mod.is_none();
     if !is_plain {
         return materialised_entropies(&WeightFunction::Softmax, query, key, options);
     }

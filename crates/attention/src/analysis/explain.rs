@@ -10,8 +10,8 @@
 use burn::tensor::Tensor;
 
 use crate::analysis::weights::WeightFunction;
-use crate::mechanisms::hard::hard;
-use crate::mechanisms::local_p::local_predictive;
+use crate::mechanisms::hard::hard_with_weights;
+use crate::mechanisms::local_p::local_predictive_with_weights;
 use crate::mechanisms::standard::{apply_score_options, dot_products, softmax as weights_of};
 use crate::mechanisms::{self, MechanismConfig, Params, additive, multiplicative};
 use crate::mechanisms::{lsh_mask, normalize_rows};
@@ -24,7 +24,7 @@ use crate::{AttentionOptions, AttentionShape};
 /// The attention weights of the queries `rows`, for any mechanism.
 ///
 /// For softmax and [`linear`](crate::mechanisms::linear::linear()) attention they sum to one, or to zero for a fully
-/// masked query. For [`retention`](crate::mechanisms::retention::retention) and [`local-p`](crate::mechanisms::local_p::local_predictive) they
+/// masked query. For [`retention`](crate::mechanisms::retention::retention) and [`local-p`](crate::mechanisms::local_p::local_predictive_weights) they
 /// are not normalised. Dropout is not applied. Parameters are initialised as in
 /// [`attend`](crate::attend); for those of a module see
 /// [`MultiHeadAttention::explain`](crate::MultiHeadAttention::explain). The weights are
@@ -117,12 +117,13 @@ pub(crate) fn explain_with(
         }
         // The last two materialise all weights.
         WeightFunction::Hard(selection) => {
-            let output = hard(query, key.clone(), key, *selection, options);
+            let output = hard_with_weights(query, key.clone(), key, *selection, options);
             select_indices(output.into_weights(), 2, rows)
         }
         WeightFunction::Predicted(params, window) => {
             let params = params.as_ref().clone();
-            let output = local_predictive(query, key.clone(), key, params, *window, options);
+            let (window, value) = (*window, key.clone());
+            let output = local_predictive_with_weights(query, key, value, params, window, options);
             select_indices(output.into_weights(), 2, rows)
         }
     }

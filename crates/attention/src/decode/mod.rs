@@ -292,6 +292,7 @@ fn is_position_independent(options: &AttentionOptions) -> bool {
     matches!(options.pattern, Pattern::Full | Pattern::Causal)
         && options.alibi.is_none()
         && options.bias.is_none()
+        && options.score_mod.is_none()
 }
 
 /// A recurrent state has neither scores nor positions.

@@ -9,7 +9,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
 use zoo_kernels::autodiff::SecondGradient;
 
-use super::call::{Bias, DenseMask, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
+use super::call::{DenseMask, Inputs, Optional, OutputGrads, Outputs, Saved, TiledSettings};
 use super::ops::{TiledBackward, TiledForward};
 
 /// The state saved for backward.
@@ -18,15 +18,16 @@ struct State<B: Backend> {
     /// The nodes of query, key and value.
     nodes: [NodeId; 3],
     mask: DenseMask<B>,
-    bias: Bias<B>,
+    /// Bias and parameter.
+    extras: [Optional<B>; 2],
     context: FloatTensor<B>,
     stats: FloatTensor<B>,
     d_log_sum_exp: SecondGradient<B>,
     settings: TiledSettings,
 }
 
-/// The backward step from the context to query, key and value, and to a bias as an optional
-/// fourth parent.
+/// The backward step from the context to query, key and value, and to bias and parameter as
+/// optional further parents.
 #[derive(Debug)]
 struct ContextBackward;
 
@@ -45,17 +46,20 @@ impl<B: TiledBackward, const PARENTS: usize> Backward<B, PARENTS> for ContextBac
             .nodes
             .map(|node| checkpointer.retrieve_node_output(node));
         let saved = Saved {
-            inputs: Inputs::new(qkv, state.mask, state.bias),
+            inputs: Inputs::new(qkv, state.mask, state.extras),
             context: state.context,
             stats: state.stats,
         };
+        let has_bias = saved.inputs.bias.as_ref().is_some();
         let output_grads = OutputGrads {
             d_context,
             d_log_sum_exp: state.d_log_sum_exp.take(),
-            needs_bias_grad: ops.parents.get(3).is_some_and(Option::is_some),
+            needs_bias_grad: has_bias && ops.parents[3].is_some(),
         };
         let grads = B::tiled_backward(saved, output_grads, &state.settings);
-        let by_parent = grads.qkv.map(Some).into_iter().chain([grads.bias]);
+        let bias = has_bias.then_some(grads.bias);
+        let extras = bias.into_iter().chain([grads.parameter]);
+        let by_parent = grads.qkv.map(Some).into_iter().chain(extras);
         for (parent, gradient) in ops.parents.into_iter().zip(by_parent) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 gradients.register::<B>(parent.id, gradient);
@@ -71,14 +75,25 @@ impl<B: TiledForward + TiledBackward, C: CheckpointStrategy> TiledForward for Au
             DenseMask::Bool(mask) => DenseMask::Bool(mask),
         };
         let tensors = [inputs.query, inputs.key, inputs.value];
-        let parents = tensors.each_ref().map(|tensor| tensor.node());
-        match inputs.bias {
-            Bias::None => record::<B, C, 3>(tensors, parents, mask, Bias::None, settings),
-            Bias::Added(bias) => {
-                let [query, key, value] = parents;
-                let parents = [query, key, value, bias.node()];
-                let bias = Bias::Added(bias.into_primitive());
-                record::<B, C, 4>(tensors, parents, mask, bias, settings)
+        let [query, key, value] = tensors.each_ref().map(|tensor| tensor.node());
+        let extra_nodes = [&inputs.bias, &inputs.parameter]
+            .map(|extra| extra.as_ref().map(|tensor| tensor.node()));
+        let extras = [inputs.bias, inputs.parameter].map(|extra| match extra {
+            Optional::None => Optional::None,
+            Optional::Tensor(tensor) => Optional::Tensor(tensor.into_primitive()),
+        });
+        match extra_nodes {
+            [None, None] => {
+                let parents = [query, key, value];
+                record::<B, C, 3>(tensors, parents, mask, extras, settings)
+            }
+            [Some(extra), None] | [None, Some(extra)] => {
+                let parents = [query, key, value, extra];
+                record::<B, C, 4>(tensors, parents, mask, extras, settings)
+            }
+            [Some(bias), Some(parameter)] => {
+                let parents = [query, key, value, bias, parameter];
+                record::<B, C, 5>(tensors, parents, mask, extras, settings)
             }
         }
     }
@@ -91,7 +106,7 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
     tensors: [AutodiffTensor<B, C>; 3],
     parents: [NodeGuard; PARENTS],
     mask: DenseMask<B>,
-    bias: Bias<B>,
+    extras: [Optional<B>; 2],
     settings: TiledSettings,
 ) -> Outputs<Autodiff<B, C>> {
     let into_primitives =
@@ -103,13 +118,13 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
     {
         OpsKind::Tracked(mut prep) => {
             let nodes = tensors.each_ref().map(|tensor| prep.checkpoint(tensor));
-            let inputs = Inputs::new(into_primitives(tensors), mask.clone(), bias.clone());
+            let inputs = Inputs::new(into_primitives(tensors), mask.clone(), extras.clone());
             let (context, log_sum_exp, stats) = B::tiled_forward(inputs, settings.clone());
             let d_log_sum_exp = SecondGradient::<B>::default();
             let state = State {
                 nodes,
                 mask,
-                bias,
+                extras,
                 context: context.clone(),
                 stats: stats.clone(),
                 d_log_sum_exp: d_log_sum_exp.clone(),
@@ -120,7 +135,7 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
             (context, log_sum_exp, untracked(stats))
         }
         OpsKind::UnTracked(prep) => {
-            let inputs = Inputs::new(into_primitives(tensors), mask, bias);
+            let inputs = Inputs::new(into_primitives(tensors), mask, extras);
             let (context, log_sum_exp, stats) = B::tiled_forward(inputs, settings);
             let (log_sum_exp, stats) = (untracked(log_sum_exp), untracked(stats));
             (prep.finish(context), log_sum_exp, stats)

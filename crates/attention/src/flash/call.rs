@@ -6,8 +6,10 @@ use std::sync::Arc;
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, ExtensionType};
 
+use crate::analysis::weights::HardSelection;
 use crate::pattern::rule::Rule;
 use crate::pattern::{Examples, TilePlan, cached_plan};
+use crate::score_mod::ScoreMod;
 use crate::{AttentionShape, Dropout};
 
 /// The score of masked keys, instead of minus infinity: WGSL does not guarantee infinities, and
@@ -39,6 +41,12 @@ pub(crate) struct TiledSettings {
     /// Only LibTorch's kernels for CUDA gain by it.
     #[cfg_attr(not(feature = "tch"), allow(dead_code))]
     pub(crate) assume_finite: bool,
+    /// How scores and weights are computed.
+    pub(crate) program: Program,
+    /// Index of the first head of the tensors among the heads of the call.
+    pub(crate) first_head: usize,
+    /// A function of the scaled dot products, before all other options.
+    pub(crate) score_mod: Option<ScoreMod>,
     /// Use the tile loops even where there are GPU kernels. For tests that compare the two.
     pub(crate) is_portable: bool,
 }
@@ -60,9 +68,31 @@ impl TiledSettings {
             alibi: None,
             dropout: None,
             assume_finite: false,
+            program: Program::Softmax,
+            first_head: 0,
+            score_mod: None,
             is_portable: false,
         }
     }
+}
+
+/// How the scores of a tile are computed, and its weights from the scores. The options of a call
+/// (softcap, ALiBi, bias, mask, dropout) apply to all of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Program {
+    /// Softmax of scaled dot products.
+    Softmax,
+    /// Softmax of `scale · vector · tanh(query + key)`. The parameter is the vector of each head,
+    /// `[1, heads, 1, d_head]`.
+    Additive,
+    /// Softmax of scaled dot products over the keys within `window` of a position, multiplied by
+    /// `exp(-2 (key - position)² / window²)`. The parameter is the position of each query,
+    /// `[batch, heads, seq_q, 1]`.
+    Gaussian { window: f32 },
+    /// The sigmoid of scaled dot products, without normalisation.
+    Sigmoid,
+    /// The value of a single key, with the straight-through gradient if it is sampled.
+    Hard(HardSelection),
 }
 
 /// The input tensors of a call.
@@ -74,11 +104,18 @@ pub(crate) struct Inputs<B: Backend> {
     #[extension_type]
     pub(crate) mask: DenseMask<B>,
     #[extension_type]
-    pub(crate) bias: Bias<B>,
+    pub(crate) bias: Optional<B>,
+    /// The parameter of the [`Program`].
+    #[extension_type]
+    pub(crate) parameter: Optional<B>,
 }
 
 impl<B: Backend> Inputs<B> {
-    pub(crate) fn new(qkv: [FloatTensor<B>; 3], mask: DenseMask<B>, bias: Bias<B>) -> Self {
+    pub(crate) fn new(
+        qkv: [FloatTensor<B>; 3],
+        mask: DenseMask<B>,
+        [bias, parameter]: [Optional<B>; 2],
+    ) -> Self {
         let [query, key, value] = qkv;
         Self {
             query,
@@ -86,6 +123,7 @@ impl<B: Backend> Inputs<B> {
             value,
             mask,
             bias,
+            parameter,
         }
     }
 }
@@ -101,12 +139,12 @@ pub(crate) enum DenseMask<B: Backend> {
     Bool(BoolTensor<B>),
 }
 
-/// An optional bias that is added to the scores.
+/// An optional tensor: a bias that broadcasts to `[batch, heads, seq_q, seq_k]`, or the parameter of
+/// a program.
 #[derive(Debug, Clone, ExtensionType)]
-pub(crate) enum Bias<B: Backend> {
+pub(crate) enum Optional<B: Backend> {
     None,
-    /// Broadcasts to `[batch, heads, seq_q, seq_k]`.
-    Added(FloatTensor<B>),
+    Tensor(FloatTensor<B>),
 }
 
 impl<B: Backend> DenseMask<B> {
@@ -118,11 +156,11 @@ impl<B: Backend> DenseMask<B> {
     }
 }
 
-impl<B: Backend> Bias<B> {
+impl<B: Backend> Optional<B> {
     pub(crate) fn as_ref(&self) -> Option<&FloatTensor<B>> {
         match self {
             Self::None => None,
-            Self::Added(bias) => Some(bias),
+            Self::Tensor(tensor) => Some(tensor),
         }
     }
 }
@@ -135,7 +173,8 @@ pub(crate) struct Saved<B: Backend> {
     /// Softmax statistics: for each row, the maximum of its scores and the sum of
     /// `exp(score - maximum)`, which is zero for a fully masked row. The log-sum-exp alone would
     /// have no precision left for the sum if scores are large. The maximum is in units of log 2
-    /// on the CPU and in natural units elsewhere.
+    /// on the CPU and in natural units elsewhere. [`Program::Hard`] appends the index of the
+    /// selected key and, if it is sampled, the context of the soft weights.
     pub(crate) stats: FloatTensor<B>,
 }
 
@@ -147,10 +186,12 @@ pub(crate) struct OutputGrads<B: Backend> {
     pub(crate) needs_bias_grad: bool,
 }
 
-/// Input gradients; that of the bias only if it was requested.
+/// Input gradients; that of the bias only if it was requested, that of the parameter if there is
+/// one.
 #[derive(Debug, Clone)]
 pub(crate) struct InputGrads<B: Backend> {
     /// Of query, key and value.
     pub(crate) qkv: [FloatTensor<B>; 3],
     pub(crate) bias: Option<FloatTensor<B>>,
+    pub(crate) parameter: Option<FloatTensor<B>>,
 }

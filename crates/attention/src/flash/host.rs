@@ -16,12 +16,13 @@ pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> 
     let shape = settings.shape;
     with_call(inputs, settings, |call| {
         let (context, stats) = cpu::forward(call);
+        let stats_width = stats.len() / (shape.batch * shape.heads * shape.seq_q);
         let tensor =
             |values, width| B::from_vec(values, &[shape.batch, shape.heads, shape.seq_q, width]);
         (
             tensor(context, shape.d_value),
-            tensor(cpu::log_sum_exp(&stats), 1),
-            tensor(stats, cpu::STATS),
+            tensor(cpu::log_sum_exp(call, &stats), 1),
+            tensor(stats, stats_width),
         )
     })
 }
@@ -49,11 +50,16 @@ pub(super) fn backward<B: Host>(
         .as_ref()
         .filter(|_| output_grads.needs_bias_grad)
         .map(|bias| bias.shape().dims::<4>());
-    let ([query, key, value], d_bias) = with_call(inputs, settings, |call| {
+    let ([query, key, value, parameter], d_bias) = with_call(inputs, settings, |call| {
         let recomputed = cpu::recompute_stats(call, &stats);
+        let hard = cpu::split_stats(call, &stats);
         let saved = BackwardInputs {
-            context: &context,
-            stats: recomputed.as_deref().unwrap_or(&stats),
+            context: hard.as_ref().map_or(&context, |hard| &hard.soft_context),
+            stats: match &hard {
+                Some(hard) => &hard.stats,
+                None => recomputed.as_deref().unwrap_or(&stats),
+            },
+            selected: hard.as_ref().map_or(&[], |hard| &hard.selected),
             d_context: &d_context,
             d_log_sum_exp: d_log_sum_exp.as_deref(),
         };
@@ -70,6 +76,7 @@ pub(super) fn backward<B: Host>(
         bias: d_bias
             .zip(bias_dims)
             .map(|(values, dims)| B::from_vec(values, &dims)),
+        parameter: inputs.parameter.as_ref().map(|it| like(parameter, it)),
     }
 }
 
@@ -111,6 +118,7 @@ fn with_call<B: Host, R>(
     let mask = mask.map(|mask| (B::bytes(mask), mask.shape().dims()));
     let bias = inputs.bias.as_ref();
     let bias = bias.map(|bias| (B::elements(bias), bias.shape().dims()));
+    let parameter = inputs.parameter.as_ref().map(B::elements);
     let shape = &settings.shape;
     let dims = [query, key, value].map(|tensor| tensor.shape().dims::<4>());
     let expected = [
@@ -138,6 +146,10 @@ fn with_call<B: Host, R>(
             .as_ref()
             .map(|(values, dims)| Broadcast::new(values.as_ref(), *dims)),
         dropout: settings.dropout,
+        program: settings.program,
+        parameter: parameter.as_deref().unwrap_or_default(),
+        score_mod: settings.score_mod.as_ref(),
+        first_head: settings.first_head,
         query: &B::elements(query),
         key: Heads {
             values: &key,

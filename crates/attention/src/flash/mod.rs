@@ -63,10 +63,12 @@ pub(crate) use zoo_kernels::has_kernels;
 use zoo_kernels::precision::cast;
 
 pub(crate) use self::broadcast::Broadcast;
-use self::call::{Bias, DenseMask, Inputs, TiledSettings};
+pub(crate) use self::call::Program;
+use self::call::{DenseMask, Inputs, Optional, TiledSettings};
 pub use self::kernel_choice::FlashKernel;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;
+pub(crate) use self::portable::additive;
 use crate::AttentionOptions;
 use crate::pattern::rule::Rule;
 use crate::precision::widened;
@@ -124,26 +126,86 @@ pub(crate) fn flash_with_rule(
     options: &AttentionOptions,
     rule: Rule,
 ) -> FlashOutput {
-    if options.pattern.depends_on_head() {
-        return per_head([query, key, value], options, &rule);
+    let extension = Extension {
+        rule,
+        ..Extension::default()
+    };
+    run(OP, [query, key, value], options, extension)
+}
+
+/// Attention by another tile program, with its parameter.
+pub(crate) fn flash_with_program(
+    op: &str,
+    tensors: [Tensor<4>; 3],
+    options: &AttentionOptions,
+    program: Program,
+    parameter: Option<Tensor<4>>,
+) -> Tensor<4> {
+    let extension = Extension {
+        program,
+        parameter,
+        ..Extension::default()
+    };
+    run(op, tensors, options, extension).context
+}
+
+/// Arguments of a call besides the public options.
+#[derive(Clone)]
+struct Extension {
+    /// Restricts the pattern.
+    rule: Rule,
+    program: Program,
+    parameter: Option<Tensor<4>>,
+    /// Index of the first head of the tensors among the heads of the call.
+    first_head: usize,
+}
+
+impl Default for Extension {
+    fn default() -> Self {
+        Self {
+            rule: Rule::Full,
+            program: Program::Softmax,
+            parameter: None,
+            first_head: 0,
+        }
     }
-    let prepared = prepare([&query, &key, &value], options, rule);
-    compute([query, key, value], options, prepared)
+}
+
+fn run(
+    op: &str,
+    [query, key, value]: [Tensor<4>; 3],
+    options: &AttentionOptions,
+    extension: Extension,
+) -> FlashOutput {
+    if options.pattern.depends_on_head() {
+        return per_head(op, [query, key, value], options, &extension);
+    }
+    let prepared = prepare(op, [&query, &key, &value], options, &extension);
+    compute([query, key, value], options, prepared, extension.parameter)
 }
 
 /// Computes each head separately, for a pattern that depends on the head.
 fn per_head(
+    op: &str,
     [query, key, value]: [Tensor<4>; 3],
     options: &AttentionOptions,
-    rule: &Rule,
+    extension: &Extension,
 ) -> FlashOutput {
-    let shape = options.check_call(OP, [&query, &key, &value]);
+    let shape = options.check_call(op, [&query, &key, &value]);
     let outputs = (0..shape.heads).map(|head| {
         let kv_head = head / shape.group();
-        let query = query.clone().slice_dim(1, head..head + 1);
-        let [key, value] =
-            [&key, &value].map(|tensor| tensor.clone().slice_dim(1, kv_head..kv_head + 1));
-        flash_with_rule(query, key, value, &options.at_head(head), rule.clone())
+        let slice = |tensor: &Tensor<4>, head| tensor.clone().slice_dim(1, head..head + 1);
+        let tensors = [
+            slice(&query, head),
+            slice(&key, kv_head),
+            slice(&value, kv_head),
+        ];
+        let extension = Extension {
+            parameter: extension.parameter.as_ref().map(|it| slice(it, head)),
+            first_head: head,
+            ..extension.clone()
+        };
+        run(op, tensors, &options.at_head(head), extension)
     });
     let (contexts, log_sum_exps) = outputs
         .map(|output| (output.context, output.log_sum_exp))
@@ -176,15 +238,16 @@ pub fn tile_loops(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> FlashOutput {
-    let mut prepared = prepare([&query, &key, &value], options, Rule::Full);
+    let mut prepared = prepare(OP, [&query, &key, &value], options, &Extension::default());
     prepared.0.is_portable = true;
-    compute([query, key, value], options, prepared)
+    compute([query, key, value], options, prepared, None)
 }
 
 fn compute(
     [query, key, value]: [Tensor<4>; 3],
     options: &AttentionOptions,
     (settings, mask): (TiledSettings, Option<Tensor<4, Bool>>),
+    parameter: Option<Tensor<4>>,
 ) -> FlashOutput {
     let stored = query.dtype();
     let (kernel, dtype) = select(&query, mask.is_some(), options.bias.as_ref(), &settings);
@@ -195,10 +258,14 @@ fn compute(
         None => DenseMask::None,
     };
     let bias = match options.bias.clone() {
-        Some(bias) => Bias::Added(cast(bias, dtype).into_dispatch()),
-        None => Bias::None,
+        Some(bias) => Optional::Tensor(cast(bias, dtype).into_dispatch()),
+        None => Optional::None,
     };
-    let inputs = Inputs::<Dispatch>::new(qkv, mask, bias);
+    let parameter = match parameter {
+        Some(parameter) => Optional::Tensor(cast(parameter, dtype).into_dispatch()),
+        None => Optional::None,
+    };
+    let inputs = Inputs::<Dispatch>::new(qkv, mask, [bias, parameter]);
     let (context, log_sum_exp, _) = match kernel {
         FlashKernel::Composite => portable::forward(inputs, &settings),
         _ => <Dispatch as TiledForward>::tiled_forward(inputs, settings),
@@ -225,7 +292,7 @@ pub fn selected_kernel(
             [query, key, value].map(|tensor| tensor.clone().slice_dim(1, 0..1));
         return selected_kernel(&query, &key, &value, &options.at_head(0));
     }
-    let (settings, mask) = prepare([query, key, value], options, Rule::Full);
+    let (settings, mask) = prepare(OP, [query, key, value], options, &Extension::default());
     select(query, mask.is_some(), options.bias.as_ref(), &settings).0
 }
 
@@ -257,23 +324,27 @@ fn select(
 /// Checks the shapes and splits the pattern, restricted by another rule, into a rule and a dense
 /// mask.
 fn prepare(
+    op: &str,
     tensors: [&Tensor<4>; 3],
     options: &AttentionOptions,
-    restriction: Rule,
+    extension: &Extension,
 ) -> (TiledSettings, Option<Tensor<4, Bool>>) {
-    let shape = options.check_call(OP, tensors);
+    let shape = options.check_call(op, tensors);
     let device = tensors[0].device();
-    options.check_device(OP, &device);
-    let (rule, mask) = options.pattern.split(OP, &shape, &device);
+    options.check_device(op, &device);
+    let (rule, mask) = options.pattern.split(op, &shape, &device);
     let settings = TiledSettings {
         shape,
-        rule: Arc::new(rule.and(restriction)),
+        rule: Arc::new(rule.and(extension.rule.clone())),
         scale: options.scale.unwrap_or(shape.default_scale()),
         softcap: options.softcap,
         alibi: options.alibi.as_deref().map(Arc::from),
         // A probability of zero needs no random numbers.
         dropout: options.dropout.filter(|dropout| dropout.probability > 0.0),
         assume_finite: options.assume_finite,
+        program: extension.program,
+        first_head: extension.first_head,
+        score_mod: options.score_mod.clone(),
         is_portable: false,
     };
     (settings, mask)

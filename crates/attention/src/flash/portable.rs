@@ -16,6 +16,8 @@
 //!
 //! Dao, [FlashAttention-2](https://arxiv.org/abs/2307.08691), 2023.
 
+#[allow(deprecated)] // Burn 0.22 deprecates NdArray and LibTorch.
+pub(crate) mod additive;
 mod bias_gradient;
 mod call;
 
@@ -25,8 +27,10 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Slice, TensorMetadata};
 
 use self::bias_gradient::BiasGradient;
-use self::call::{Call, SoftmaxState, TILE, TileScores, accumulate, cat, transpose, zero_masked};
-use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings, tiles};
+use self::call::{
+    Call, SoftmaxState, TILE, TileScores, accumulate, apply_factors, cat, transpose, zero_masked,
+};
+use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings, tiles};
 
 pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     let call = Call::new(settings, &inputs);
@@ -39,7 +43,23 @@ pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -
         for tile in call.tiles(row) {
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
             let value = B::float_slice(value.clone(), &rows(&tile.keys));
-            let TileScores { scores, mask, .. } = call.scores(query.clone(), key, &tile);
+            let TileScores {
+                scores,
+                mask,
+                distances,
+                ..
+            } = call.scores(query.clone(), key, &tile);
+            let factors = call.factors(&tile, distances);
+            if settings.program == Program::Sigmoid {
+                let is_masked = mask.is_some();
+                let weights = zero_masked::<B>(B::sigmoid(scores), mask);
+                let weights = apply_factors::<B>(weights, factors);
+                let context = call.weighted_sum(weights, value, is_masked);
+                let mut old = state.unwrap_or_else(|| call.unnormalized(queries.len()));
+                old.context = B::float_add(old.context, context);
+                state = Some(old);
+                continue;
+            }
             let tile_max = B::float_max_dim(scores.clone(), 3); // [batch, kv_heads, group * tile, 1]
             let max = match &state {
                 Some(old) => elementwise_max::<B>(old.max.clone(), tile_max),
@@ -49,7 +69,7 @@ pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -
             let is_masked = mask.is_some();
             let weights = zero_masked::<B>(weights, mask);
             let sum = B::float_sum_dim(weights.clone(), 3);
-            let weights = call.apply_dropout(weights, call.dropout_factors(&tile));
+            let weights = apply_factors::<B>(weights, factors);
             let context = call.weighted_sum(weights, value, is_masked);
             let (sum, context) = match state {
                 None => (sum, context),
@@ -90,6 +110,8 @@ pub(super) fn backward<B: Backend>(
     let mut d_keys: Vec<Option<FloatTensor<B>>> = vec![None; key_tiles.len()];
     let mut d_values: Vec<Option<FloatTensor<B>>> = vec![None; key_tiles.len()];
     let mut d_queries = Vec::new();
+    let mut d_positions = Vec::new();
+    let mut d_parameter: Option<FloatTensor<B>> = None;
     for row in 0..call.plan.rows() {
         let queries = call.plan.queries(row);
         let is_one_tile = call.plan.tiles(0, row).nth(1).is_none();
@@ -105,6 +127,7 @@ pub(super) fn backward<B: Backend>(
         let delta = B::float_sum_dim(B::float_mul(d_context.clone(), part(&saved.context)), 3);
         let d_log_sum_exp = output_grads.d_log_sum_exp.as_ref().map(part);
         let mut d_query: Option<FloatTensor<B>> = None;
+        let mut d_position: Option<FloatTensor<B>> = None;
         for tile in call.tiles(row) {
             let column = tile.keys.start / TILE;
             let key = B::float_slice(key.clone(), &rows(&tile.keys));
@@ -112,13 +135,19 @@ pub(super) fn backward<B: Backend>(
             let TileScores {
                 scores,
                 mask,
-                softcap_grad,
+                score_grad,
+                distances,
             } = call.scores(query.clone(), key.clone(), &tile);
-            // No weight exceeds 1, even if a recomputed score is rounded differently.
-            let exponent = B::float_clamp_max(B::float_sub(scores, max.clone()), 0.0.into());
-            let weights = B::float_div(B::float_exp(exponent), sum.clone());
+            let is_sigmoid = settings.program == Program::Sigmoid;
+            let weights = if is_sigmoid {
+                B::sigmoid(scores)
+            } else {
+                // No weight exceeds 1, even if a recomputed score is rounded differently.
+                let exponent = B::float_clamp_max(B::float_sub(scores, max.clone()), 0.0.into());
+                B::float_div(B::float_exp(exponent), sum.clone())
+            };
             let weights = zero_masked::<B>(weights, mask.clone()); // [batch, kv_heads, group * tile, tile]
-            let weights = if is_one_tile {
+            let weights = if is_one_tile && !is_sigmoid {
                 // All weights of the row are available, so their own sum is exact. It is about 1,
                 // or 0 for a fully masked row.
                 let sum = B::float_sum_dim(weights.clone(), 3);
@@ -134,9 +163,9 @@ pub(super) fn backward<B: Backend>(
             };
             let (query, key, value) = (finite(query.clone()), finite(key), finite(value));
             let d_context = finite(d_context.clone());
-            let factors = call.dropout_factors(&tile);
+            let factors = call.factors(&tile, distances.clone());
             let d_weights = B::float_matmul(d_context.clone(), transpose::<B>(value));
-            let d_weights = call.apply_dropout(d_weights, factors.clone());
+            let d_weights = apply_factors::<B>(d_weights, factors.clone());
             let delta = if is_one_tile {
                 // The same value, but rounded like `d_weights`: if only one key is visible, the
                 // difference is exactly zero.
@@ -148,27 +177,54 @@ pub(super) fn backward<B: Backend>(
                 Some(d_log_sum_exp) => B::float_sub(delta, d_log_sum_exp.clone()),
                 None => delta,
             };
-            let d_scores = B::float_mul(weights.clone(), B::float_sub(d_weights, delta));
+            if let Some(distances) = distances {
+                let terms = B::float_mul(weights.clone(), d_weights.clone());
+                let terms = zero_masked::<B>(B::float_mul(terms, distances), mask.clone());
+                accumulate::<B>(&mut d_position, B::float_sum_dim(terms, 3));
+            }
+            let d_scores = if is_sigmoid {
+                let slope = B::float_sub(
+                    weights.clone(),
+                    B::float_mul(weights.clone(), weights.clone()),
+                );
+                B::float_mul(slope, d_weights)
+            } else {
+                B::float_mul(weights.clone(), B::float_sub(d_weights, delta))
+            };
             let d_scores = zero_masked::<B>(d_scores, mask.clone());
             if let Some(d_bias) = &mut d_bias {
                 let by_head = call.split_heads(d_scores.clone(), queries.len());
                 d_bias.add(row, column, by_head);
             }
-            let d_dots = match softcap_grad {
+            let d_dots = match score_grad {
                 Some(grad) => zero_masked::<B>(B::float_mul(d_scores, grad), mask),
                 None => d_scores,
             };
             let d_dots = B::float_mul_scalar(d_dots, settings.scale.into());
-            let weights = call.apply_dropout(weights, factors);
+            let weights = apply_factors::<B>(weights, factors);
             accumulate::<B>(
                 &mut d_values[column],
                 B::float_matmul(transpose::<B>(weights), d_context),
             );
-            accumulate::<B>(
-                &mut d_keys[column],
-                B::float_matmul(transpose::<B>(d_dots.clone()), query),
-            );
-            accumulate::<B>(&mut d_query, B::float_matmul(d_dots, key));
+            let [query_term, key_term] = if settings.program == Program::Additive {
+                let inputs = [query, key, call.vectors(queries.len())];
+                let [query, key, vector] = additive::backward::<B>(inputs, d_dots);
+                // [1, heads, queries, d_head]
+                let by_head = call.split_vectors(vector, queries.len());
+                accumulate::<B>(&mut d_parameter, B::float_sum_dim(by_head, 2));
+                [query, key]
+            } else {
+                let key_term = B::float_matmul(transpose::<B>(d_dots.clone()), query);
+                [B::float_matmul(d_dots, key), key_term]
+            };
+            accumulate::<B>(&mut d_keys[column], key_term);
+            accumulate::<B>(&mut d_query, query_term);
+        }
+        if let Program::Gaussian { window } = settings.program {
+            let d_position = d_position.unwrap_or_else(|| call.zeros_like(&max));
+            let factor = 4.0 / (window * window);
+            let d_position = B::float_mul_scalar(d_position, factor.into());
+            d_positions.push(call.split_heads(d_position, queries.len()));
         }
         let d_query = d_query.unwrap_or_else(|| call.zeros_like(&query));
         d_queries.push(call.split_heads(d_query, queries.len()));
@@ -187,6 +243,13 @@ pub(super) fn backward<B: Backend>(
             concat(d_values, value),
         ],
         bias: d_bias.map(|d_bias| d_bias.concat(&call.device)),
+        parameter: call.parameter.as_ref().map(|parameter| {
+            if d_positions.is_empty() {
+                d_parameter.unwrap_or_else(|| call.zeros_like(parameter))
+            } else {
+                cat::<B>(d_positions, 2)
+            }
+        }),
     }
 }
 

@@ -20,12 +20,14 @@
 //! Gumbel-Softmax](https://arxiv.org/abs/1611.01144), 2016.
 
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
+use zoo_kernels::is_on_host;
 use zoo_spec::Hard;
 
 use super::{Attention, Call, Inputs, Mode, Params};
 pub use crate::analysis::weights::HardSelection;
 use crate::analysis::weights::WeightFunction;
 use crate::counter::{mix, random_bits, row_key};
+use crate::flash::{Program, flash_with_program};
 use crate::mechanisms::standard::{
     attend_with_weights, isolated_scores, may_mask, softmax, tensor_from_rows,
 };
@@ -45,7 +47,7 @@ impl Attention for Hard {
             Mode::Training => sampled(self, mix(self.seed ^ next_seed(&query.device()))),
             Mode::Inference => HardSelection::Best,
         };
-        hard(query, key, value, selection, call.options)
+        hard(query, key, value, selection, call.options).into()
     }
 
     fn weight_fn(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -66,41 +68,90 @@ fn sampled(hard: &Hard, seed: u64) -> HardSelection {
 /// Hard attention: the weight of the selected key is 1, those of the others are 0.
 ///
 /// A fully masked query gets zeros. Half-precision tensors are computed in `f32` and rounded once,
-/// at the end.
+/// at the end. On the CPU its memory is linear in the sequence length; on other devices it
+/// materialises its weights.
 ///
-/// Shapes and panics are those of [`standard`](crate::standard()); it also panics if the
-/// temperature is not between 1e-6 and 1e6.
+/// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the temperature is
+/// not between 1e-6 and 1e6.
 pub fn hard(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     selection: HardSelection,
     options: &AttentionOptions,
+) -> Tensor<4> {
+    check(&query, &key, &value, selection, options);
+    if is_on_host(&query) {
+        let [query, key] = match selection {
+            // Only the values have a gradient.
+            HardSelection::Best => [query, key].map(Tensor::detach),
+            HardSelection::Sampled { .. } => [query, key],
+        };
+        let tensors = [query, key, value];
+        return flash_with_program(OP, tensors, options, Program::Hard(selection), None);
+    }
+    hard_with_weights(query, key, value, selection, options).context
+}
+
+/// [`hard`] that materialises its weights and returns them, too.
+///
+/// # Panics
+///
+/// As [`hard`].
+pub fn hard_with_weights(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    selection: HardSelection,
+    options: &AttentionOptions,
 ) -> AttentionOutput {
-    let op = "hard attention";
-    let shape = options.check_call(op, [&query, &key, &value]);
+    let shape = check(&query, &key, &value, selection, options);
+    let stored = query.dtype();
+    let [query, key, value] = [query, key, value].map(widen);
+    let weights = straight_through(query, key, selection, options, &shape);
+    attend_with_weights(weights, value, options, &shape, stored, may_mask(options))
+}
+
+const OP: &str = "hard attention";
+
+fn check(
+    query: &Tensor<4>,
+    key: &Tensor<4>,
+    value: &Tensor<4>,
+    selection: HardSelection,
+    options: &AttentionOptions,
+) -> AttentionShape {
+    let shape = options.check_call(OP, [query, key, value]);
     if let HardSelection::Sampled { temperature, .. } = selection {
         // With other temperatures, values could overflow.
         assert!(
             (1e-6..=1e6).contains(&temperature),
-            "{op}: a temperature must be from 1e-6 to 1e6, got {temperature}"
+            "{OP}: a temperature must be from 1e-6 to 1e6, got {temperature}"
         );
     }
-    let stored = query.dtype();
-    let [query, key, value] = [query, key, value].map(widen);
-    let scores = isolated_scores(query, key, options, &shape, may_mask(options));
-    let mask = options.pattern.dense_mask(op, &shape, &scores.device());
-    let weights = match selection {
+    shape
+}
+
+/// One-hot weights with the gradient of the soft ones.
+fn straight_through(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    selection: HardSelection,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    let scores = isolated_scores(query, key, options, shape, may_mask(options));
+    let mask = options.pattern.dense_mask(OP, shape, &scores.device());
+    match selection {
         HardSelection::Best => best(scores.detach(), mask),
         HardSelection::Sampled { temperature, seed } => {
-            let scores = scores.clone() + gumbel_noise(seed, &shape, &scores);
+            let scores = scores.clone() + gumbel_noise(seed, shape, &scores);
             let best = best(scores.clone().detach(), mask.clone());
             let soft = softmax(scores.div_scalar(temperature), mask);
             // Straight-through estimator: the difference is zero, but has the gradient of `soft`.
             best + (soft.clone() - soft.detach())
         }
-    };
-    attend_with_weights(weights, value, options, &shape, stored, may_mask(options))
+    }
 }
 
 /// One-hot rows: 1 for the first of the largest scores, unless it is masked, and 0 for the others.

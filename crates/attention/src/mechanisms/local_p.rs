@@ -17,6 +17,7 @@ use super::{
     projection_flops, vector_param,
 };
 use crate::analysis::weights::WeightFunction;
+use crate::flash::{Program, flash_with_program};
 use crate::mechanisms::multiplicative::project_query;
 use crate::mechanisms::standard::{attend_with_weights, isolated_scores, softmax};
 use crate::precision::{check_parameter, widen};
@@ -38,7 +39,7 @@ impl Attention for LocalP {
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
         let predictor = (call.params.vector(&query), call.params.matrix(&query));
-        local_predictive(query, key, value, predictor, self.window, call.options)
+        local_predictive(query, key, value, predictor, self.window, call.options).into()
     }
 
     fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -51,8 +52,8 @@ impl Attention for LocalP {
     }
 }
 
-/// Attention to the `window` keys on either side of a predicted position; returns its weights, too,
-/// which sum to less than 1.
+/// Attention to the `window` keys on either side of a predicted position; its weights sum to less
+/// than 1.
 ///
 /// If the pattern has key lengths or key padding, the number of keys is that of the example, so
 /// that padding does not change the result. Vector and matrix get gradients through the distance
@@ -61,57 +62,86 @@ impl Attention for LocalP {
 ///
 /// # Shapes
 ///
-/// As [`standard`](crate::standard()), and
+/// As [`flash`](crate::flash()), and
 ///
 /// - vector: `[heads, d_head]`, the `v_p` of each head
 /// - matrix: `[heads, d_head, d_head]`, the `W_p` of each head, multiplied from the right
 ///
 /// # Panics
 ///
-/// As [`standard`](crate::standard()), and if the window is zero.
+/// As [`flash`](crate::flash()), and if the window is zero.
 pub fn local_predictive(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
-    (vector, matrix): (Tensor<2>, Tensor<3>),
+    predictor: (Tensor<2>, Tensor<3>),
+    window: usize,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let shape = options.check_call(OP, [&query, &key, &value]);
+    let positions = predict(&query, predictor, window, options, &shape);
+    let program = Program::Gaussian {
+        window: window as f32,
+    };
+    flash_with_program(OP, [query, key, value], options, program, Some(positions))
+}
+
+/// [`local_predictive`] that materialises its weights and returns them, too.
+///
+/// # Panics
+///
+/// As [`local_predictive`].
+pub fn local_predictive_with_weights(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    predictor: (Tensor<2>, Tensor<3>),
     window: usize,
     options: &AttentionOptions,
 ) -> AttentionOutput {
-    let op = "local-p attention";
-    let shape = options.check_call(op, [&query, &key, &value]);
-    let (heads, d_head) = (shape.heads, shape.d_head);
-    options.pattern.check(op, &shape);
-    assert!(window > 0, "{op}: a window must be at least 1, got 0");
-    check_parameter(op, "vector", &vector, &shape, query.dtype());
-
+    let shape = options.check_call(OP, [&query, &key, &value]);
+    let positions = predict(&query, predictor, window, options, &shape);
     let stored = query.dtype();
-    let vector = widen(vector.reshape([1, heads, 1, d_head]));
-    let hidden = project_query(op, query.clone(), matrix, &shape).tanh() * vector; // [batch, heads, seq_q, d_head]
     let [query, key, value] = [query, key, value].map(widen);
     let (device, dtype) = (query.device(), query.dtype());
-
-    // sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow.
-    let fraction = hidden.sum_dim(3).mul_scalar(0.5).tanh().add_scalar(1.0); // [batch, heads, seq_q, 1]
-    let position = match num_keys(&options.pattern, op, &shape, &fraction) {
-        Some(keys) => fraction * keys.mul_scalar(0.5),
-        None => fraction.mul_scalar(0.5 * shape.seq_k as f64),
-    };
     let keys = Tensor::<1, Int>::arange(0..shape.seq_k as i64, &device)
         .cast(FloatDType::from(dtype))
         .reshape([1, 1, 1, shape.seq_k]);
-    let distance = keys - position; // [batch, heads, seq_q, seq_k]
+    let distance = keys - positions; // [batch, heads, seq_q, seq_k]
     let outside: Tensor<4, Bool> = distance.clone().detach().abs().greater_elem(window as f64);
     // 2σ² = window² / 2
     let gaussian = distance
         .square()
         .mul_scalar(-2.0 / (window as f64).powi(2))
         .exp();
-
     let scores = isolated_scores(query, key, options, &shape, true);
-    let mask = options.pattern.dense_mask(op, &shape, &device);
-    let weights = softmax(scores, mask.into_iter().chain([outside])) * gaussian; // [batch, heads, seq_q, seq_k]
+    let mask = options.pattern.dense_mask(OP, &shape, &device);
+    let weights = softmax(scores, mask.into_iter().chain([outside])) * gaussian;
     // Keys outside of the window are masked.
     attend_with_weights(weights, value, options, &shape, stored, true)
+}
+
+const OP: &str = "local-p attention";
+
+/// The predicted position of each query, in `f32`: `[batch, heads, seq_q, 1]`.
+fn predict(
+    query: &Tensor<4>,
+    (vector, matrix): (Tensor<2>, Tensor<3>),
+    window: usize,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    options.pattern.check(OP, shape);
+    assert!(window > 0, "{OP}: a window must be at least 1, got 0");
+    check_parameter(OP, "vector", &vector, shape, query.dtype());
+    let vector = widen(vector.reshape([1, shape.heads, 1, shape.d_head]));
+    let hidden = project_query(OP, query.clone(), matrix, shape).tanh() * vector; // [batch, heads, seq_q, d_head]
+    // sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow.
+    let fraction = hidden.sum_dim(3).mul_scalar(0.5).tanh().add_scalar(1.0); // [batch, heads, seq_q, 1]
+    match num_keys(&options.pattern, OP, shape, &fraction) {
+        Some(keys) => fraction * keys.mul_scalar(0.5),
+        None => fraction.mul_scalar(0.5 * shape.seq_k as f64),
+    }
 }
 
 /// The number of keys of each example up to the last valid one, `[batch, 1, 1, 1]` on the device of

@@ -19,6 +19,7 @@ use super::{Attention, Call, Inputs};
 use crate::finite::{FiniteRows, poison};
 use crate::pattern::rule::query_position;
 use crate::precision::{narrow, widen};
+use crate::score_mod::{ScoreMod, ScoreTile};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern};
 
 impl Attention for Standard {
@@ -131,7 +132,7 @@ pub(crate) fn attend_with_scores(
     attend_with_weights(weights, value, options, shape, stored, may_mask(options))
 }
 
-/// Applies softcap, ALiBi and bias to the scores of some queries, `[batch, heads, queries, seq_k]`.
+/// Applies the score function, softcap, ALiBi and bias to the scores of some queries, `[batch, heads, queries, seq_k]`.
 /// The bias has the rows of these queries.
 pub(crate) fn apply_score_options(
     scores: Tensor<4>,
@@ -139,13 +140,18 @@ pub(crate) fn apply_score_options(
     shape: &AttentionShape,
     queries: impl Iterator<Item = usize>,
 ) -> Tensor<4> {
+    let queries: Vec<usize> = queries.collect();
+    let scores = match &options.score_mod {
+        Some(score_mod) => apply_score_mod(scores, score_mod, &queries),
+        None => scores,
+    };
     let scores = match options.softcap {
         Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
         None => scores,
     };
     let scores = match &options.alibi {
         Some(slopes) => {
-            let positions = queries.map(|query| query_position(shape, query));
+            let positions = queries.iter().map(|&query| query_position(shape, query));
             scores.clone() - alibi_penalty(slopes, positions.collect(), &scores)
         }
         None => scores,
@@ -154,6 +160,36 @@ pub(crate) fn apply_score_options(
         Some(bias) => scores + widen(bias.clone()),
         None => scores,
     }
+}
+
+/// Scores modified by a function, for the queries of their rows.
+fn apply_score_mod(scores: Tensor<4>, score_mod: &ScoreMod, queries: &[usize]) -> Tensor<4> {
+    let dims = scores.dims();
+    let [_, heads, rows, seq_k] = dims;
+    let options = (&scores.device(), scores.dtype());
+    let before: Vec<f32> = scores.clone().detach().into_data().iter().collect();
+    let (mut after, mut derivatives) = (before.clone(), vec![0.0; before.len()]);
+    for (i, (scores, derivatives)) in after
+        .chunks_exact_mut(seq_k)
+        .zip(derivatives.chunks_exact_mut(seq_k))
+        .enumerate()
+    {
+        let query = queries[i % rows];
+        score_mod.apply(ScoreTile {
+            scores,
+            derivatives,
+            unit: 1.0,
+            example: i / rows / heads,
+            head: i / rows % heads,
+            queries: query..query + 1,
+            keys: 0..seq_k,
+            strides: [seq_k, 1],
+        });
+    }
+    let [before, after, derivatives] = [before, after, derivatives]
+        .map(|values| Tensor::<4>::from_data(TensorData::new(values, dims), options));
+    // The difference is zero, but has the derivative of the function.
+    after + (scores - before) * derivatives
 }
 
 /// Attention from weights `[batch, heads, seq_q, seq_k]`: dropout and weighted sum of values.

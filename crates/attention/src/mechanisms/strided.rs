@@ -94,8 +94,10 @@ pub(super) fn causal_if_separable(
     options: &AttentionOptions,
     shape: &AttentionShape,
 ) -> Option<bool> {
-    let is_position_free =
-        options.alibi.is_none() && options.bias.is_none() && options.dropout.is_none();
+    let is_position_free = options.alibi.is_none()
+        && options.bias.is_none()
+        && options.dropout.is_none()
+        && options.score_mod.is_none();
     match options.pattern {
         _ if !is_position_free || shape.seq_q != shape.seq_k => None,
         Pattern::Full => Some(false),

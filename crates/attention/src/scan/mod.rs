@@ -68,6 +68,7 @@ pub(crate) fn reject_score_options(op: &str, options: &AttentionOptions) {
         ("softcap", options.softcap.is_some()),
         ("ALiBi", options.alibi.is_some()),
         ("bias", options.bias.is_some()),
+        ("a score function", options.score_mod.is_some()),
         ("dropout", options.dropout.is_some()),
     ];
     for (name, is_set) in unsupported {

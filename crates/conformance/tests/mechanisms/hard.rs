@@ -1,6 +1,6 @@
 //! Hard attention: selected keys, weights and gradients.
 
-use zoo_attention::mechanisms::hard::{HardSelection, hard};
+use zoo_attention::mechanisms::hard::{HardSelection, hard, hard_with_weights};
 
 use crate::prelude::*;
 
@@ -26,8 +26,12 @@ const PROBLEMS: &[&str] = &[
 
 /// Context and weights.
 fn attend(tensors: &Tensors, choice: HardSelection) -> [Tensor<4>; 2] {
-    let output = tensors.apply(|q, k, v, options| hard(q, k, v, choice, options));
-    [output.context.clone(), output.into_weights()]
+    [
+        tensors.apply(|q, k, v, options| hard(q, k, v, choice, options)),
+        tensors
+            .apply(|q, k, v, options| hard_with_weights(q, k, v, choice, options))
+            .into_weights(),
+    ]
 }
 
 fn check_argmax(name: &str, device: &Device) {
@@ -62,7 +66,16 @@ fn weights(
     choice: HardSelection,
     options: &AttentionOptions,
 ) -> Vec<f32> {
-    to_vec(hard(query.clone(), key.clone(), key.clone(), choice, options).into_weights())
+    // With the identity as values, the context is the weights.
+    let [batch, heads, seq_q, _] = query.dims();
+    let [_, kv_heads, seq_k, _] = key.dims();
+    let identity = Tensor::<2>::eye(seq_k, &query.device())
+        .reshape([1, 1, seq_k, seq_k])
+        .expand([batch, kv_heads, seq_k, seq_k]);
+    let context = hard(query.clone(), key.clone(), identity, choice, options);
+    let weights = hard_with_weights(query.clone(), key.clone(), key.clone(), choice, options);
+    assert_eq!(to_vec(context.clone()), to_vec(weights.into_weights()));
+    to_vec(context.reshape([batch, heads, seq_q, seq_k]))
 }
 
 const TESTS: &[(&str, Test)] = &[

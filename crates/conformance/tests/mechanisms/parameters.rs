@@ -1,9 +1,8 @@
 //! Mechanisms with parameters: attention weights and gradients of the parameters.
 
-use zoo_attention::AttentionOutput;
-use zoo_attention::mechanisms::additive::additive;
+use zoo_attention::mechanisms::additive::{additive, additive_with_weights};
 use zoo_attention::mechanisms::init_matrix;
-use zoo_attention::mechanisms::local_p::local_predictive;
+use zoo_attention::mechanisms::local_p::{local_predictive, local_predictive_with_weights};
 use zoo_attention::mechanisms::multiplicative::multiplicative;
 use zoo_oracle::normals;
 
@@ -110,25 +109,30 @@ fn check_parameters(name: &str, parameters: Parameters, device: &Device) {
     });
     let inputs = problem.inputs();
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
-    let AttentionOutput { context, weights } =
-        tensors.apply(|query, key, value, options| match parameters {
-            Parameters::Additive => additive(query, key, value, vector.clone(), options),
-            Parameters::Multiplicative => AttentionOutput {
-                context: multiplicative(query, key, value, matrix.clone(), options),
-                weights: None,
-            },
-            Parameters::Predictive(window) => {
-                let both = (vector.clone(), matrix.clone());
-                local_predictive(query, key, value, both, window, options)
-            }
-        });
+    let both = || (vector.clone(), matrix.clone());
+    let context = tensors.apply(|query, key, value, options| match parameters {
+        Parameters::Additive => additive(query, key, value, vector.clone(), options),
+        Parameters::Multiplicative => multiplicative(query, key, value, matrix.clone(), options),
+        Parameters::Predictive(window) => {
+            local_predictive(query, key, value, both(), window, options)
+        }
+    });
     let gradients = tensors.backward(context.clone());
 
     let solution = solve(&problem, &inputs);
     let forward = Precision::F32.forward(solution.largest_score);
     must(forward.check("context", &to_vec(context), &solution.context));
-    if let Some(weights) = weights {
-        must(forward.check("weights", &to_vec(weights), &solution.weights));
+    if let Parameters::Additive = parameters {
+        let output = tensors.apply(|query, key, value, options| {
+            additive_with_weights(query, key, value, vector.clone(), options)
+        });
+        must(forward.check("weights", &to_vec(output.into_weights()), &solution.weights));
+    }
+    if let Parameters::Predictive(window) = parameters {
+        let output = tensors.apply(|query, key, value, options| {
+            local_predictive_with_weights(query, key, value, both(), window, options)
+        });
+        must(forward.check("weights", &to_vec(output.into_weights()), &solution.weights));
     }
     let backward = Precision::F32.backward(solution.largest_score);
     must(tensors.check_gradients(&gradients, &solution, backward));

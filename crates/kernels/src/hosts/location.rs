@@ -25,6 +25,11 @@ pub(crate) fn location<const D: usize>(tensor: &Tensor<D>) -> Option<Location> {
     kind_location(&tensor.clone().into_dispatch().kind)
 }
 
+/// Whether a tensor is in host memory and has the CPU kernels of its backend.
+pub fn is_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
+    location(tensor) == Some(Location::Host)
+}
+
 /// Whether a tensor is `f32` in host memory.
 pub(crate) fn is_host_f32<const D: usize>(tensor: &Tensor<D>) -> bool {
     tensor.dtype() == DType::F32 && location(tensor) == Some(Location::Host)

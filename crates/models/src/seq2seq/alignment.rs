@@ -3,8 +3,8 @@
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use zoo_attention::mechanisms::additive::additive;
-use zoo_attention::mechanisms::local_p::local_predictive;
+use zoo_attention::mechanisms::additive::additive_with_weights;
+use zoo_attention::mechanisms::local_p::local_predictive_with_weights;
 use zoo_attention::mechanisms::{init_matrix, init_vector};
 use zoo_attention::{AttentionOptions, Pattern, standard};
 use zoo_spec::{Alignment, Window};
@@ -102,11 +102,11 @@ impl SourceAttention {
         let unscaled = || options.clone().with_scale(1.0);
         let output = match (self.kind, &self.vector, &self.matrix) {
             (Alignment::Additive, Some(vector), _) => {
-                additive(query, key, value, vector.val(), &options)
+                additive_with_weights(query, key, value, vector.val(), &options)
             }
             (Alignment::LocalP(Window { window }), Some(vector), Some(matrix)) => {
                 let params = (vector.val(), matrix.val());
-                local_predictive(query, key, value, params, window, &unscaled())
+                local_predictive_with_weights(query, key, value, params, window, &unscaled())
             }
             _ => standard(query, key, value, &unscaled()),
         };

@@ -3,7 +3,7 @@ use crate::keys::{Range, SEED, Values};
 
 mechanism! {
     /// The value of a single key: the argmax, or in training one sampled from the softmax.
-    #[about(time = "n²", memory = "n²", Different, "hard.md")]
+    #[about(time = "n²", memory = "n", Different, "hard.md")]
     #[formula("o_i = v_j for j = argmax_j(q_i·k_j / √d); in training j is sampled from the softmax")]
     #[paper("Xu 2015", "https://arxiv.org/abs/1502.03044")]
     pub struct Hard = "hard" {
@@ -13,5 +13,5 @@ mechanism! {
         seed: u64 = 0, small 5, SEED;
     }
 
-    capabilities: |_| Capabilities::dense(KvHeads::Any, Difference::Weights).with_weights()
+    capabilities: |_| Capabilities::dense(KvHeads::Any, Difference::Weights)
 }

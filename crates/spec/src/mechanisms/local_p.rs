@@ -4,7 +4,7 @@ use crate::keys::LENGTH;
 
 mechanism! {
     /// Softmax over ±w keys around a predicted position, with Gaussian weighting.
-    #[about(time = "n²", memory = "n²", Different, "local.md")]
+    #[about(time = "n²", memory = "n", Different, "local.md")]
     #[formula("o_i = Σ_j softmax_j(q_i·k_j / √d) exp(-2 (j - p_i)² / window²) v_j over |j - p_i| <= window")]
     #[paper("Luong 2015", "https://arxiv.org/abs/1508.04025")]
     pub struct LocalP = "local-p" {
@@ -22,7 +22,7 @@ mechanism! {
             entropy: NO_DISTRIBUTION,
             ..SupportedOptions::ALL
         },
-        returns_weights: true,
+        returns_weights: false,
         difference: Difference::MaskedKeys,
     }
 }

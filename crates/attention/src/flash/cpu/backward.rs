@@ -7,14 +7,21 @@ use zoo_kernels::cpu::Simd;
 use zoo_kernels::cpu::dispatch;
 use zoo_kernels::cpu::matmul::{Accumulate, matmul};
 
+use super::additive::{
+    AdditiveGrads, MAX_LANES, additive_backward, additive_scores, query_powers, select_form,
+};
 use super::call::{BackwardInputs, Call, GradSlices, STATS, Tile};
 use super::finite::{add_non_finite_by_key, add_non_finite_by_query, finite_copy};
+use super::gaussian::Positions;
+use super::hard::{NO_KEY, add_gumbel_noise};
 use super::kernel::{
     KEYS, QUERIES, clear_masked, column_dots, columns_of, columns_to_rows, multiply, rows_of,
-    rows_to_columns, scale_columns, softmax_backward,
+    rows_to_columns, scale_columns, sigmoid_backward, softmax_backward,
 };
 use super::score::{finish_scores, write_dropout_factors};
 use super::scratch::Scratch;
+use crate::analysis::weights::HardSelection;
+use crate::flash::call::Program;
 
 dispatch! {
     /// The gradients of some rows of tiles.
@@ -64,8 +71,11 @@ unsafe fn backward_part<S: Simd>(
     let (pads_head, pads_value) = (wide_head != d_head, wide_value != d_value);
     let len = |is_padded: bool, rows: usize, width: usize| if is_padded { rows * width } else { 0 };
 
+    let is_additive = call.program == Program::Additive;
     let sizes = [
         d_head * QUERIES,
+        len(is_additive, d_head, MAX_LANES),
+        len(is_additive, KEYS, S::LANES),
         len(pads_head, QUERIES, wide_head),
         len(pads_value, QUERIES, wide_value),
         len(pads_head, seq_k, wide_head),
@@ -74,6 +84,8 @@ unsafe fn backward_part<S: Simd>(
     let (mut scratch, mut tile_scratch) = (Scratch::take(), Scratch::take());
     let [
         d_query_t,
+        d_vector,
+        by_key,
         wide_queries,
         wide_d_context,
         wide_d_key,
@@ -94,6 +106,11 @@ unsafe fn backward_part<S: Simd>(
     // them. No zero-initialisation is needed, and new memory is not read before it is written,
     // which would cause two page faults.
     let mut is_written = vec![false; seq_k.div_ceil(KEYS)];
+    let is_hard = matches!(call.program, Program::Hard(_));
+    if is_hard {
+        // The gradient of the context goes to the selected values only.
+        d_value_sum.fill(0.0);
+    }
 
     let key = call.key.head(kv_head, seq_k * d_head);
     let rows_per_head = call.plan.rows();
@@ -124,8 +141,23 @@ unsafe fn backward_part<S: Simd>(
             wide_value,
         );
         d_query_t.fill(0.0);
+        d_vector.fill(0.0);
+        if is_hard {
+            let selected = &saved.selected[first..][..count];
+            for (i, (key, d_context)) in selected
+                .iter()
+                .zip(d_context.chunks_exact(d_value))
+                .enumerate()
+            {
+                let query = [example, query_head, queries.start + i];
+                add_to_selected(call, query, *key, d_context, d_value_sum, wide_value);
+            }
+        }
 
         for tile in call.tiles([example, query_head], row) {
+            if buffers.excludes(call, &tile.keys) {
+                continue;
+            }
             let (key_count, first_key) = (tile.keys.len(), tile.keys.start);
             let is_written = &mut is_written[first_key / KEYS];
             let mode = if std::mem::replace(is_written, true) {
@@ -137,16 +169,43 @@ unsafe fn backward_part<S: Simd>(
             unsafe {
                 buffers.compute_tile::<S>(call, &tile, GradTarget::DotProducts);
                 // dV += P · dO, dK += dS · Q, over the queries of the tile.
-                matmul::<S, false>(
-                    [key_count, count, wide_value],
-                    rows_of(buffers.weights.as_ptr(), QUERIES),
-                    (d_context_rows, wide_value),
-                    (
-                        d_value_sum.as_mut_ptr().add(first_key * wide_value),
-                        wide_value,
-                    ),
-                    mode,
-                );
+                if !is_hard {
+                    matmul::<S, false>(
+                        [key_count, count, wide_value],
+                        rows_of(buffers.weights.as_ptr(), QUERIES),
+                        (d_context_rows, wide_value),
+                        (
+                            d_value_sum.as_mut_ptr().add(first_key * wide_value),
+                            wide_value,
+                        ),
+                        mode,
+                    );
+                    if finite_d_context.is_some() {
+                        let sums =
+                            &mut d_value_sum[first_key * wide_value..][..key_count * wide_value];
+                        add_non_finite_by_query(
+                            buffers.weights,
+                            d_context,
+                            d_value,
+                            (sums, wide_value),
+                        );
+                    }
+                }
+                let key_rows = &key[first_key * d_head..][..key_count * d_head];
+                if is_additive {
+                    let d_key = &mut d_key[first_key * wide_head..][..key_count * wide_head];
+                    if mode == Accumulate::Overwrite {
+                        d_key.fill(0.0);
+                    }
+                    let grads = AdditiveGrads {
+                        d_query_t,
+                        d_key: (d_key, wide_head),
+                        d_vector,
+                        by_key,
+                    };
+                    buffers.additive_backward::<S>(key_rows, call.vector(query_head), grads);
+                    continue;
+                }
                 matmul::<S, false>(
                     [key_count, count, wide_head],
                     rows_of(buffers.d_scores.as_ptr(), QUERIES),
@@ -155,7 +214,6 @@ unsafe fn backward_part<S: Simd>(
                     mode,
                 );
                 // dQ += dSᵀ · K, transposed like the queries.
-                let key_rows = &key[first_key * d_head..][..key_count * d_head];
                 let finite_key = finite_copy(key_rows, call.may_mask(tile.is_unmasked));
                 let finite_rows = finite_key.as_deref().unwrap_or(key_rows);
                 matmul::<S, false>(
@@ -168,15 +226,6 @@ unsafe fn backward_part<S: Simd>(
                 if finite_key.is_some() {
                     add_non_finite_by_key(buffers.d_scores, key_rows, d_head, d_query_t);
                 }
-                if finite_d_context.is_some() {
-                    let sums = &mut d_value_sum[first_key * wide_value..][..key_count * wide_value];
-                    add_non_finite_by_query(
-                        buffers.weights,
-                        d_context,
-                        d_value,
-                        (sums, wide_value),
-                    );
-                }
                 if finite_query.is_some() {
                     let sums = &mut d_key[first_key * wide_head..][..key_count * wide_head];
                     add_non_finite_by_query(buffers.d_scores, query, d_head, (sums, wide_head));
@@ -186,13 +235,29 @@ unsafe fn backward_part<S: Simd>(
         let d_query = &mut grads.d_query[written * d_head..][..count * d_head];
         // SAFETY: the caller enabled the instructions.
         unsafe { columns_to_rows::<S>(d_query_t, d_query, d_head) };
+        match call.program {
+            Program::Additive => {
+                let head = query_head % group;
+                let into = &mut grads.d_parameter[head * d_head..][..d_head];
+                for (into, lanes) in into.iter_mut().zip(d_vector.chunks_exact(S::LANES)) {
+                    *into += lanes.iter().sum::<f32>();
+                }
+            }
+            Program::Gaussian { .. } => {
+                let into = &mut grads.d_parameter[written..][..count];
+                into.copy_from_slice(&buffers.d_positions[..count]);
+            }
+            Program::Softmax | Program::Sigmoid | Program::Hard(_) => {}
+        }
         written += count;
     }
     // Keys that are masked for all of these queries.
     for (tile, _) in is_written.iter().enumerate().filter(|(_, is)| !**is) {
         let keys = tile * KEYS..seq_k.min((tile + 1) * KEYS);
         d_key[keys.start * wide_head..keys.end * wide_head].fill(0.0);
-        d_value_sum[keys.start * wide_value..keys.end * wide_value].fill(0.0);
+        if !is_hard {
+            d_value_sum[keys.start * wide_value..keys.end * wide_value].fill(0.0);
+        }
     }
 
     if pads_head {
@@ -225,6 +290,9 @@ unsafe fn backward_bias_tile<S: Simd>(
     // SAFETY: the caller enabled the instructions.
     unsafe { buffers.load_queries::<S>(call, saved, first, queries.len()) };
     for tile in call.tiles([example, head], row) {
+        if buffers.excludes(call, &tile.keys) {
+            continue;
+        }
         // SAFETY: the caller enabled the instructions.
         unsafe { buffers.compute_tile::<S>(call, &tile, GradTarget::Scores) };
         for (column, key) in buffers.d_scores.chunks_exact(QUERIES).zip(tile.keys) {
@@ -256,16 +324,31 @@ struct TileBuffers<'a> {
     /// `rowsum(dO · O)`, minus the gradient of the log-sum-exp.
     delta: &'a mut [f32],
     factors: &'a mut [f32],
-    softcap_grad: &'a mut [f32],
+    /// The derivative of score function and softcap.
+    score_grad: &'a mut [f32],
+    /// The exponentials of queries and keys of additive attention.
+    query_powers: &'a mut [f32],
+    key_powers: &'a mut [f32],
+    has_query_powers: bool,
+    positions: Option<Positions>,
+    d_positions: [f32; QUERIES],
 }
 
 impl<'a> TileBuffers<'a> {
     fn new(call: &Call<'_>, scratch: &'a mut Scratch) -> Self {
         let [d_head, d_value] = call.shape.widths();
         let keys_if = |is_needed: bool| if is_needed { KEYS } else { 0 };
-        let [dropout, softcap] = [call.dropout.is_some(), call.softcap.is_some()].map(keys_if);
+        let has_score_grad = call.softcap.is_some() || call.score_mod.is_some();
+        let [factors, score_grad] = [call.has_factors(), has_score_grad].map(keys_if);
+        let (powers, key_powers) = match call.program {
+            // Rows of keys are shorter than those of queries: rounded up.
+            Program::Additive => (d_head, (KEYS * d_head).div_ceil(QUERIES)),
+            Program::Softmax | Program::Gaussian { .. } | Program::Sigmoid | Program::Hard(_) => {
+                (0, 0)
+            }
+        };
         let rows = [
-            d_head, d_value, d_value, KEYS, KEYS, 1, 1, 1, dropout, softcap,
+            d_head, d_value, d_value, KEYS, KEYS, 1, 1, 1, factors, score_grad, powers, key_powers,
         ];
         let [
             query_t,
@@ -277,7 +360,9 @@ impl<'a> TileBuffers<'a> {
             inverse,
             delta,
             factors,
-            softcap_grad,
+            score_grad,
+            query_powers,
+            key_powers,
         ] = scratch.split(rows.map(|rows| rows * QUERIES));
         Self {
             query_t,
@@ -289,8 +374,19 @@ impl<'a> TileBuffers<'a> {
             inverse,
             delta,
             factors,
-            softcap_grad,
+            score_grad,
+            query_powers,
+            key_powers,
+            has_query_powers: false,
+            positions: None,
+            d_positions: [0.0; QUERIES],
         }
+    }
+
+    /// Whether the loaded queries need no gradients of these keys.
+    fn excludes(&self, call: &Call<'_>, keys: &Range<usize>) -> bool {
+        let is_outside = self.positions.as_ref().is_some_and(|it| it.exclude(keys));
+        is_outside || call.program == Program::Hard(HardSelection::Best)
     }
 
     /// Loads `count` queries from `first` on, counted over all examples and heads.
@@ -313,13 +409,20 @@ impl<'a> TileBuffers<'a> {
         // SAFETY: the caller enabled the instructions.
         unsafe {
             rows_to_columns::<S>(query, d_head, self.query_t);
-            scale_columns::<S>(self.query_t, &[call.scale * LOG2_E; QUERIES]);
+            if call.program == Program::Additive {
+                let powers = query_powers::<S>(self.query_t, self.query_powers);
+                self.has_query_powers = !powers.is_empty();
+            } else {
+                scale_columns::<S>(self.query_t, &[call.query_scale(); QUERIES]);
+            }
             rows_to_columns::<S>(d_context, d_value, self.d_context_t);
             rows_to_columns::<S>(context, d_value, self.context_t);
             // Summed in the order of the matmul of `d_weights`: if only one key is visible, the
             // difference is exactly zero.
             column_dots::<S>(self.context_t, self.d_context_t, self.delta);
         }
+        self.positions = call.positions(first, count);
+        self.d_positions.fill(0.0);
         self.max.fill(0.0);
         self.inverse.fill(0.0);
         let stats = saved.stats[STATS * first..][..STATS * count].as_chunks().0;
@@ -350,15 +453,48 @@ impl<'a> TileBuffers<'a> {
         let d_scores = self.d_scores.as_mut_ptr();
         // SAFETY: the caller enabled the instructions; the buffers have the sizes of `new`.
         unsafe {
-            matmul::<S, false>(
-                [count, d_head, QUERIES],
-                rows_of(key.as_ptr().add(first * d_head), d_head),
-                (self.query_t.as_ptr(), QUERIES),
-                (self.weights.as_mut_ptr(), QUERIES),
-                Accumulate::Overwrite,
-            );
+            if call.program == Program::Additive {
+                let key_rows = &key[first * d_head..][..count * d_head];
+                let powers = if self.has_query_powers {
+                    &*self.query_powers
+                } else {
+                    &[]
+                };
+                let queries = [&*self.query_t, powers];
+                let (form, query, key) = select_form::<S>(queries, key_rows, self.key_powers);
+                let vector = call.vector(tile.head);
+                additive_scores::<S>(form, query, key, vector, call.scale * LOG2_E, self.weights);
+            } else {
+                matmul::<S, false>(
+                    [count, d_head, QUERIES],
+                    rows_of(key.as_ptr().add(first * d_head), d_head),
+                    (self.query_t.as_ptr(), QUERIES),
+                    (self.weights.as_mut_ptr(), QUERIES),
+                    Accumulate::Overwrite,
+                );
+            }
             if !(tile.is_unmasked && call.is_plain()) {
-                finish_scores::<S>(call, tile, self.weights, self.softcap_grad);
+                finish_scores::<S>(call, tile, self.weights, self.score_grad);
+            }
+            let temperature = match call.program {
+                Program::Hard(HardSelection::Sampled { temperature, seed }) => {
+                    add_gumbel_noise(seed, call.first_head, tile, self.weights);
+                    let factor = [1.0 / temperature as f32; QUERIES];
+                    scale_columns::<S>(&mut self.weights[..count * QUERIES], &factor);
+                    temperature as f32
+                }
+                Program::Softmax
+                | Program::Additive
+                | Program::Gaussian { .. }
+                | Program::Sigmoid
+                | Program::Hard(HardSelection::Best) => 1.0,
+            };
+            if let Some(dropout) = &call.dropout {
+                write_dropout_factors(dropout, tile, self.factors);
+            }
+            if let Some(positions) = &self.positions {
+                let has_dropout = call.dropout.is_some();
+                positions.apply::<S>(&tile.keys, self.weights, self.factors, has_dropout);
             }
             let scores = self.weights.as_mut_ptr();
             matmul::<S, false>(
@@ -368,8 +504,7 @@ impl<'a> TileBuffers<'a> {
                 (d_scores, QUERIES),
                 Accumulate::Overwrite,
             );
-            if let Some(dropout) = &call.dropout {
-                write_dropout_factors(dropout, tile, self.factors);
+            if call.has_factors() {
                 multiply::<S>(count, d_scores, self.factors.as_ptr());
             }
             let scale = match target {
@@ -377,17 +512,80 @@ impl<'a> TileBuffers<'a> {
                 GradTarget::DotProducts => call.scale,
             };
             let rows = [&self.max, &self.inverse, &self.delta].map(|row| row.as_ptr());
-            softmax_backward::<S>(count, scores, d_scores, rows, scale);
-            if call.softcap.is_some() && target == GradTarget::DotProducts {
-                multiply::<S>(count, d_scores, self.softcap_grad.as_ptr());
+            match &self.positions {
+                _ if call.program == Program::Sigmoid => {
+                    sigmoid_backward::<S>(count, scores, d_scores, scale);
+                }
+                None => softmax_backward::<S>(count, scores, d_scores, rows, scale / temperature),
+                Some(positions) => {
+                    softmax_backward::<S>(count, scores, d_scores, rows, 1.0);
+                    let tiles = [&*self.weights, &*self.d_scores, &*self.delta];
+                    positions.backward::<S>(&tile.keys, tiles, &mut self.d_positions);
+                    scale_columns::<S>(&mut self.d_scores[..count * QUERIES], &[scale; QUERIES]);
+                }
+            }
+            let (scores, d_scores) = (self.weights.as_mut_ptr(), self.d_scores.as_mut_ptr());
+            if !self.score_grad.is_empty() && target == GradTarget::DotProducts {
+                multiply::<S>(count, d_scores, self.score_grad.as_ptr());
             }
             if call.may_mask(tile.is_unmasked) {
                 clear_masked::<S>(count, scores, d_scores);
             }
-            if call.dropout.is_some() {
+            if call.has_factors() {
                 multiply::<S>(count, scores, self.factors.as_ptr());
             }
         }
+    }
+
+    /// Accumulates the gradients of MLP scores.
+    ///
+    /// # Safety
+    ///
+    /// The instructions of `S` are enabled; the gradients of the tile's scores are computed.
+    #[inline(always)]
+    unsafe fn additive_backward<S: Simd>(
+        &mut self,
+        key: &[f32],
+        vector: &[f32],
+        grads: AdditiveGrads<'_>,
+    ) {
+        // SAFETY: the caller enabled the instructions.
+        unsafe {
+            let powers = if self.has_query_powers {
+                &*self.query_powers
+            } else {
+                &[]
+            };
+            let (form, query, key) =
+                select_form::<S>([&*self.query_t, powers], key, self.key_powers);
+            additive_backward::<S>(form, query, key, vector, self.d_scores, grads);
+        }
+    }
+}
+
+/// Adds the gradient of a query's context to that of the value it selected.
+fn add_to_selected(
+    call: &Call<'_>,
+    query: [usize; 3],
+    key: f32,
+    d_context: &[f32],
+    d_value: &mut [f32],
+    stride: usize,
+) {
+    if key == NO_KEY {
+        return;
+    }
+    if key.is_nan() {
+        // As the weights of all keys are NaN, so are the gradients of all values.
+        d_value.fill(f32::NAN);
+        return;
+    }
+    let factor = call
+        .dropout
+        .map_or(1.0, |it| it.factor_at(query, key as usize));
+    let into = &mut d_value[key as usize * stride..];
+    for (into, d) in into.iter_mut().zip(d_context) {
+        *into += factor * d;
     }
 }
 

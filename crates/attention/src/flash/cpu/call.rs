@@ -1,10 +1,15 @@
 //! Arguments of the CPU kernels.
 
+use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
+use super::gaussian::Positions;
+use crate::analysis::weights::HardSelection;
 use crate::flash::broadcast::Broadcast;
+use crate::flash::call::Program;
 use crate::pattern::TilePlan;
 use crate::pattern::rule::Rule;
+use crate::score_mod::ScoreMod;
 use crate::{AttentionShape, Dropout};
 
 pub(crate) struct Call<'a> {
@@ -21,6 +26,12 @@ pub(crate) struct Call<'a> {
     pub(crate) alibi: Option<&'a [f32]>,
     pub(crate) bias: Option<Broadcast<'a, f32>>,
     pub(crate) dropout: Option<Dropout>,
+    pub(crate) program: Program,
+    /// The parameter of the program; empty without one.
+    pub(crate) parameter: &'a [f32],
+    pub(crate) score_mod: Option<&'a ScoreMod>,
+    /// Index of the first head of the tensors among the heads of the call.
+    pub(crate) first_head: usize,
     /// `[batch, heads, seq_q, d_head]`
     pub(crate) query: &'a [f32],
     /// `[batch, kv_heads, seq_k, d_head]`
@@ -48,13 +59,59 @@ impl<'a> Heads<'a> {
 impl Call<'_> {
     /// Whether the scores of an unmasked tile are the scaled dot products.
     pub(super) fn is_plain(&self) -> bool {
-        self.softcap.is_none() && self.alibi.is_none() && self.bias.is_none() && self.mask.is_none()
+        self.softcap.is_none()
+            && self.alibi.is_none()
+            && self.bias.is_none()
+            && self.mask.is_none()
+            && self.score_mod.is_none()
+    }
+
+    /// Whether weights are multiplied by factors, which need a buffer.
+    pub(super) fn has_factors(&self) -> bool {
+        self.dropout.is_some() || matches!(self.program, Program::Gaussian { .. })
+    }
+
+    /// The positions of `count` queries from `first` on, counted over all examples and heads.
+    pub(super) fn positions(&self, first: usize, count: usize) -> Option<Positions> {
+        match self.program {
+            Program::Gaussian { window } => {
+                Some(Positions::new(&self.parameter[first..][..count], window))
+            }
+            Program::Softmax | Program::Additive | Program::Sigmoid | Program::Hard(_) => None,
+        }
+    }
+
+    /// The factor of the dot products in units of log 2. MLP scores are scaled after the sum.
+    pub(super) fn query_scale(&self) -> f32 {
+        match self.program {
+            Program::Additive => 1.0,
+            Program::Softmax | Program::Gaussian { .. } | Program::Sigmoid | Program::Hard(_) => {
+                self.scale * LOG2_E
+            }
+        }
+    }
+
+    /// The vector of additive attention of a head.
+    pub(super) fn vector(&self, head: usize) -> &[f32] {
+        &self.parameter[head * self.shape.d_head..][..self.shape.d_head]
+    }
+
+    /// Statistics of each row.
+    pub(super) fn stats_width(&self) -> usize {
+        match self.program {
+            Program::Hard(HardSelection::Best) => STATS + 1,
+            Program::Hard(HardSelection::Sampled { .. }) => STATS + 1 + self.shape.d_value,
+            Program::Softmax | Program::Additive | Program::Gaussian { .. } | Program::Sigmoid => {
+                STATS
+            }
+        }
     }
 
     /// Whether keys of a tile may be masked: by the pattern, by a mask, or by a bias of minus
-    /// infinity or any other large negative constant.
+    /// infinity or any other large negative constant, or by a window around a position.
     pub(super) fn may_mask(&self, is_unmasked: bool) -> bool {
-        !is_unmasked || self.mask.is_some() || self.bias.is_some()
+        let has_window = matches!(self.program, Program::Gaussian { .. });
+        !is_unmasked || self.mask.is_some() || self.bias.is_some() || has_window
     }
 
     /// The tiles of a row of the plan, for the queries of `[example, head]`.
@@ -105,10 +162,12 @@ pub(super) struct Tile {
 /// Saved results of the forward pass and output gradients.
 #[derive(Clone, Copy)]
 pub(crate) struct BackwardInputs<'a> {
-    /// `[batch, heads, seq_q, d_value]`
+    /// `[batch, heads, seq_q, d_value]`; of the soft weights for [`Program::Hard`].
     pub(crate) context: &'a [f32],
     /// `[batch, heads, seq_q, 2]`, from [`forward`](super::forward).
     pub(crate) stats: &'a [f32],
+    /// The selected key of each query for [`Program::Hard`], else empty.
+    pub(crate) selected: &'a [f32],
     /// `[batch, heads, seq_q, d_value]`
     pub(crate) d_context: &'a [f32],
     /// `[batch, heads, seq_q]`
@@ -120,6 +179,9 @@ pub(super) struct GradSlices<'a> {
     pub(super) d_query: &'a mut [f32],
     pub(super) d_key: &'a mut [f32],
     pub(super) d_value: &'a mut [f32],
+    /// For [`Program::Additive`], the vector of each query head that shares the key head; for
+    /// [`Program::Gaussian`], the position of each query; else empty.
+    pub(super) d_parameter: &'a mut [f32],
 }
 
 /// Softmax statistics per row: the maximum and the sum.

@@ -6,14 +6,18 @@ use zoo_kernels::cpu::Simd;
 use zoo_kernels::cpu::dispatch;
 use zoo_kernels::cpu::matmul::{Accumulate, matmul};
 
-use super::call::Call;
+use super::additive::{additive_scores, query_powers, select_form};
+use super::call::{Call, STATS};
 use super::finite::{add_non_finite_by_key, finite_copy};
+use super::hard::{NO_KEY, Selection, add_gumbel_noise};
 use super::kernel::{
     KEYS, QUERIES, columns_of, columns_to_rows, multiply, online_softmax, rows_of, rows_to_columns,
-    scale_columns,
+    scale_columns, sigmoid_weights,
 };
 use super::score::{finish_scores, write_dropout_factors};
 use super::scratch::Scratch;
+use crate::analysis::weights::HardSelection;
+use crate::flash::call::Program;
 
 dispatch! {
     /// One tile of queries.
@@ -26,7 +30,7 @@ dispatch! {
     ) by forward_tile;
 }
 
-/// `stats` gets the maximum and the sum of each row.
+/// `stats` gets the [statistics](crate::flash::call::Saved::stats) of each row.
 ///
 /// # Safety
 ///
@@ -45,46 +49,125 @@ unsafe fn forward_tile<S: Simd>(
     let kv_head = example * call.shape.kv_heads + query_head / call.shape.group();
     let key = call.key.head(kv_head, seq_k * d_head);
     let value = call.value.head(kv_head, seq_k * d_value);
-    let query = &call.query[(head * seq_q + queries.start) * d_head..][..queries.len() * d_head];
+    let first_query = head * seq_q + queries.start;
+    let query = &call.query[first_query * d_head..][..queries.len() * d_head];
+    let positions = call.positions(first_query, queries.len());
+    let is_additive = call.program == Program::Additive;
 
-    let dropout_keys = if call.dropout.is_some() { KEYS } else { 0 };
-    let sizes = [d_head, KEYS, d_value, 1, 1, dropout_keys].map(|rows| rows * QUERIES);
+    let factor_keys = if call.has_factors() { KEYS } else { 0 };
+    let [powers, key_powers] = if is_additive {
+        [d_head * QUERIES, KEYS * d_head]
+    } else {
+        [0, 0]
+    };
+    let rows = [d_head, KEYS, d_value, 1, 1, factor_keys].map(|rows| rows * QUERIES);
+    let [
+        query_len,
+        score_len,
+        context_len,
+        max_len,
+        sum_len,
+        factor_len,
+    ] = rows;
     let mut scratch = Scratch::take();
-    let [query_t, scores, context_t, max, sum, factors] = scratch.split(sizes);
+    let [
+        query_t,
+        scores,
+        context_t,
+        max,
+        sum,
+        factors,
+        powers,
+        key_powers,
+    ] = scratch.split([
+        query_len,
+        score_len,
+        context_len,
+        max_len,
+        sum_len,
+        factor_len,
+        powers,
+        key_powers.next_multiple_of(S::LANES),
+    ]);
     // SAFETY: the caller enabled the instructions.
-    unsafe {
+    let powers = unsafe {
         rows_to_columns::<S>(query, d_head, query_t);
-        scale_columns::<S>(query_t, &[call.scale * std::f32::consts::LOG2_E; QUERIES]);
-    }
+        if is_additive {
+            query_powers::<S>(query_t, powers)
+        } else {
+            scale_columns::<S>(query_t, &[call.query_scale(); QUERIES]);
+            &[]
+        }
+    };
     context_t.fill(0.0);
     // Below every score, and finite: infinity minus infinity would be NaN.
     max.fill(f32::MIN);
     sum.fill(0.0);
+    if call.program == Program::Sigmoid {
+        // Not normalised.
+        max.fill(0.0);
+        sum.fill(1.0);
+    }
+    let mut selection = Selection::new();
 
     for tile in call.tiles([example, query_head], queries.start / QUERIES) {
+        if positions.as_ref().is_some_and(|it| it.exclude(&tile.keys)) {
+            continue;
+        }
         let (count, first) = (tile.keys.len(), tile.keys.start);
+        let key_rows = &key[first * d_head..][..count * d_head];
         // SAFETY: the caller enabled the instructions; the buffers have the sizes above.
         unsafe {
-            matmul::<S, false>(
-                [count, d_head, QUERIES],
-                rows_of(key.as_ptr().add(first * d_head), d_head),
-                (query_t.as_ptr(), QUERIES),
-                (scores.as_mut_ptr(), QUERIES),
-                Accumulate::Overwrite,
-            );
+            if is_additive {
+                let (form, query, key) =
+                    select_form::<S>([&*query_t, powers], key_rows, key_powers);
+                let factor = call.scale * std::f32::consts::LOG2_E;
+                let vector = call.vector(query_head);
+                additive_scores::<S>(form, query, key, vector, factor, scores);
+            } else {
+                matmul::<S, false>(
+                    [count, d_head, QUERIES],
+                    rows_of(key_rows.as_ptr(), d_head),
+                    (query_t.as_ptr(), QUERIES),
+                    (scores.as_mut_ptr(), QUERIES),
+                    Accumulate::Overwrite,
+                );
+            }
             if !(tile.is_unmasked && call.is_plain()) {
                 finish_scores::<S>(call, &tile, scores, &mut []);
             }
-            online_softmax::<S>(
-                count,
-                scores.as_mut_ptr(),
-                max.as_mut_ptr(),
-                sum.as_mut_ptr(),
-                context_t.as_mut_ptr(),
-                d_value,
-            );
             if let Some(dropout) = &call.dropout {
                 write_dropout_factors(dropout, &tile, factors);
+            }
+            if let Some(positions) = &positions {
+                positions.apply::<S>(&tile.keys, scores, factors, call.dropout.is_some());
+            }
+            if let Program::Hard(hard) = call.program {
+                if let HardSelection::Sampled { seed, .. } = hard {
+                    add_gumbel_noise(seed, call.first_head, &tile, scores);
+                }
+                selection.update::<S>(&tile, scores);
+                match hard {
+                    HardSelection::Best => continue,
+                    HardSelection::Sampled { temperature, .. } => {
+                        let factor = [1.0 / temperature as f32; QUERIES];
+                        scale_columns::<S>(&mut scores[..count * QUERIES], &factor);
+                    }
+                }
+            }
+            if call.program == Program::Sigmoid {
+                sigmoid_weights::<S>(count, scores.as_mut_ptr());
+            } else {
+                online_softmax::<S>(
+                    count,
+                    scores.as_mut_ptr(),
+                    max.as_mut_ptr(),
+                    sum.as_mut_ptr(),
+                    context_t.as_mut_ptr(),
+                    d_value,
+                );
+            }
+            if call.has_factors() {
                 multiply::<S>(count, scores.as_mut_ptr(), factors.as_ptr());
             }
             let rows = &value[first * d_value..][..count * d_value];
@@ -104,8 +187,9 @@ unsafe fn forward_tile<S: Simd>(
     }
 
     let mut inverse = [0.0; QUERIES];
-    for (i, row) in stats.as_chunks_mut().0.iter_mut().enumerate() {
-        *row = [max[i], sum[i]];
+    let stats_width = call.stats_width();
+    for (i, row) in stats.chunks_exact_mut(stats_width).enumerate() {
+        row[..STATS].copy_from_slice(&[max[i], sum[i]]);
         // A fully masked row has a sum of zero and a context of zeros.
         if sum[i] != 0.0 {
             inverse[i] = 1.0 / sum[i];
@@ -115,5 +199,52 @@ unsafe fn forward_tile<S: Simd>(
     unsafe {
         scale_columns::<S>(context_t, &inverse);
         columns_to_rows::<S>(context_t, context, d_value);
+    }
+    if matches!(call.program, Program::Hard(_)) {
+        select_values(
+            call,
+            [example, query_head],
+            queries,
+            &selection,
+            value,
+            context,
+            stats,
+        );
+    }
+}
+
+/// Writes the selected keys, and what `context` contains, the context of the soft weights, to the
+/// statistics; then replaces it by the selected values.
+fn select_values(
+    call: &Call<'_>,
+    [example, head]: [usize; 2],
+    queries: Range<usize>,
+    selection: &Selection,
+    value: &[f32],
+    context: &mut [f32],
+    stats: &mut [f32],
+) {
+    let d_value = call.shape.d_value;
+    let rows = context
+        .chunks_exact_mut(d_value)
+        .zip(stats.chunks_exact_mut(call.stats_width()));
+    for (i, (context, stats)) in rows.enumerate() {
+        let key = selection.key(i);
+        stats[STATS] = key;
+        // Empty if the key is not sampled.
+        let soft = &mut stats[STATS + 1..];
+        soft.copy_from_slice(&context[..soft.len()]);
+        if key == NO_KEY {
+            context.fill(0.0);
+        } else if key.is_nan() {
+            context.fill(f32::NAN);
+        } else {
+            let key = key as usize;
+            let query = [example, head, queries.start + i];
+            let factor = call.dropout.map_or(1.0, |it| it.factor_at(query, key));
+            for (into, x) in context.iter_mut().zip(&value[key * d_value..]) {
+                *into = factor * x;
+            }
+        }
     }
 }

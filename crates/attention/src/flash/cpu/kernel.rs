@@ -4,8 +4,10 @@
 //! softmax then needs no horizontal reduction, keys and values are read without repacking, and
 //! all matmuls of the forward and the backward pass share one function.
 
-use zoo_kernels::cpu::Simd;
+use std::f32::consts::LN_2;
+
 use zoo_kernels::cpu::matmul::Scalars;
+use zoo_kernels::cpu::{Simd, sigmoid};
 
 /// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
 pub(super) const QUERIES: usize = 64;
@@ -240,6 +242,52 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
                 let difference = S::sub(S::load(d_weight), delta);
                 S::store(d_weight, S::mul(S::mul(scale, weight), difference));
             }
+        }
+    }
+}
+
+/// Replaces scores (in units of log 2) by their sigmoid.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; `scores` has `keys` rows of [`QUERIES`] elements.
+#[inline(always)]
+pub(super) unsafe fn sigmoid_weights<S: Simd>(keys: usize, scores: *mut f32) {
+    // SAFETY: all accesses are within the bounds the caller guarantees.
+    unsafe {
+        let (zero, lowest) = (S::splat(0.0), S::splat(f32::NEG_INFINITY));
+        for i in (0..keys * QUERIES).step_by(S::LANES) {
+            let score = S::load(scores.add(i));
+            let weight = sigmoid::<S>(S::mul(score, S::splat(LN_2)));
+            // Minus infinity is clamped by `sigmoid`. Masked keys have a weight of exactly zero.
+            let is_masked = S::gt(zero, score) & !S::gt(score, lowest);
+            S::store(scores.add(i), S::select(is_masked, zero, weight));
+        }
+    }
+}
+
+/// Replaces scores by their sigmoid, and the gradients of weights by those of scores:
+/// `scale · weight · (1 - weight) · d_weight`.
+///
+/// # Safety
+///
+/// The instructions of `S` are enabled; both have `keys` rows of [`QUERIES`] elements.
+#[inline(always)]
+pub(super) unsafe fn sigmoid_backward<S: Simd>(
+    keys: usize,
+    scores: *mut f32,
+    d_weights: *mut f32,
+    scale: f32,
+) {
+    // SAFETY: all accesses are within the bounds the caller guarantees.
+    unsafe {
+        sigmoid_weights::<S>(keys, scores);
+        let scale = S::splat(scale);
+        for i in (0..keys * QUERIES).step_by(S::LANES) {
+            let weight = S::load(scores.add(i));
+            let slope = S::sub(weight, S::mul(weight, weight));
+            let d_weight = S::load(d_weights.add(i));
+            S::store(d_weights.add(i), S::mul(S::mul(scale, slope), d_weight));
         }
     }
 }

@@ -5,11 +5,14 @@
 //! Backward: a task computes the keys and values of one head, or a part of the head's queries if
 //! there are fewer heads than threads, so that no two tasks write to the same gradient.
 
+mod additive;
 mod backward;
 mod call;
 mod decode;
 mod finite;
 mod forward;
+mod gaussian;
+mod hard;
 mod kernel;
 mod score;
 mod scratch;
@@ -25,7 +28,7 @@ use self::call::GradSlices;
 pub(super) use self::call::{BackwardInputs, Call, Heads, STATS};
 use self::kernel::{KEYS, QUERIES};
 use self::scratch::Scratch;
-use super::call::{TiledSettings, tiles};
+use super::call::{Program, TiledSettings, tiles};
 use crate::pattern::{Examples, TilePlan};
 
 pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
@@ -45,27 +48,31 @@ pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
 }
 
 fn is_decode(call: &Call<'_>) -> bool {
-    call.shape.seq_q <= decode::MAX_QUERIES && call.dropout.is_none()
+    call.shape.seq_q <= decode::MAX_QUERIES
+        && call.dropout.is_none()
+        && call.program == Program::Softmax
+        && call.score_mod.is_none()
 }
 
 fn forward_tiled(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
     let shape = call.shape;
     let heads = shape.batch * shape.heads;
     let mut context = vec![0.0; heads * shape.seq_q * shape.d_value];
-    let mut stats = vec![0.0; heads * shape.seq_q * STATS];
+    let stats_width = call.stats_width();
+    let mut stats = vec![0.0; heads * shape.seq_q * stats_width];
     let set = InstructionSet::detect();
     context
         .par_chunks_mut(shape.seq_q * shape.d_value)
-        .zip(stats.par_chunks_mut(shape.seq_q * STATS))
+        .zip(stats.par_chunks_mut(shape.seq_q * stats_width))
         .enumerate()
         .for_each(|(head, (context, stats))| {
             context
                 .par_chunks_mut(QUERIES * shape.d_value)
-                .zip(stats.par_chunks_mut(QUERIES * STATS))
+                .zip(stats.par_chunks_mut(QUERIES * stats_width))
                 .enumerate()
                 .for_each(|(tile, (context, stats))| {
                     let first = tile * QUERIES;
-                    let queries = first..first + stats.len() / STATS;
+                    let queries = first..first + stats.len() / stats_width;
                     // SAFETY: the CPU supports the instruction set.
                     unsafe { forward::forward(set, call, head, queries, context, stats) };
                 });
@@ -74,13 +81,11 @@ fn forward_tiled(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// The log-sum-exp of each row, `[batch, heads, seq_q]`; minus infinity if it is fully masked.
-pub(super) fn log_sum_exp(stats: &[f32]) -> Vec<f32> {
+pub(super) fn log_sum_exp(call: &Call<'_>, stats: &[f32]) -> Vec<f32> {
     stats
-        .as_chunks()
-        .0
-        .iter()
-        .map(|&[max, sum]| {
-            let exponent = f64::from(max) + f64::from(sum).log2();
+        .chunks_exact(call.stats_width())
+        .map(|row| {
+            let exponent = f64::from(row[0]) + f64::from(row[1]).log2();
             (exponent * std::f64::consts::LN_2) as f32
         })
         .collect()
@@ -95,8 +100,40 @@ pub(super) fn recompute_stats(call: &Call<'_>, stats: &[f32]) -> Option<Vec<f32>
     (is_decode(call) && stats.as_chunks().0.iter().any(is_large)).then(|| forward_tiled(call).1)
 }
 
-/// The gradients of query, key and value.
-pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>; 3] {
+/// The statistics of hard attention.
+pub(super) struct HardStats {
+    /// Maximum and sum of each row.
+    pub(super) stats: Vec<f32>,
+    /// The selected key of each row.
+    pub(super) selected: Vec<f32>,
+    /// The context of the soft weights; zeros if the key is not sampled.
+    pub(super) soft_context: Vec<f32>,
+}
+
+/// The statistics of hard attention, if this is it.
+pub(super) fn split_stats(call: &Call<'_>, stats: &[f32]) -> Option<HardStats> {
+    if !matches!(call.program, Program::Hard(_)) {
+        return None;
+    }
+    let width = call.stats_width();
+    let (rows, d_value) = (stats.len() / width, call.shape.d_value);
+    let mut hard = HardStats {
+        stats: Vec::with_capacity(STATS * rows),
+        selected: Vec::with_capacity(rows),
+        soft_context: vec![0.0; rows * d_value],
+    };
+    let contexts = hard.soft_context.chunks_exact_mut(d_value);
+    for (row, context) in stats.chunks_exact(width).zip(contexts) {
+        hard.stats.extend(&row[..STATS]);
+        hard.selected.push(row[STATS]);
+        let soft = &row[STATS + 1..];
+        context[..soft.len()].copy_from_slice(soft);
+    }
+    Some(hard)
+}
+
+/// The gradients of query, key, value and the parameter of the program.
+pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>; 4] {
     let shape = call.shape;
     let mut d_query = vec![0.0; call.query.len()];
     let keys = shape.batch * shape.kv_heads * shape.seq_k;
@@ -107,12 +144,12 @@ pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>
     // The queries of all heads that share a key and value head are contiguous.
     let queries_per_kv_head = shape.group() * shape.seq_q;
     let parts = parts(call);
-    d_query
+    let d_parameters: Vec<Vec<f32>> = d_query
         .par_chunks_mut(queries_per_kv_head * shape.d_head)
         .zip(d_key.par_chunks_mut(shape.seq_k * shape.d_head))
         .zip(d_value.par_chunks_mut(shape.seq_k * shape.d_value))
         .enumerate()
-        .for_each(|(kv_head, ((d_query, d_key), d_value))| {
+        .map(|(kv_head, ((d_query, d_key), d_value))| {
             // Each part but the first writes to a copy; the copies are added in order.
             let key_len = d_key.len();
             let copy_len = key_len + d_value.len();
@@ -124,14 +161,22 @@ pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>
             let targets = std::iter::once((&mut *d_key, &mut *d_value)).chain(copied);
             let mut rest = d_query;
             let mut tasks = Vec::with_capacity(parts.len());
-            for (rows, (d_key, d_value)) in parts.iter().zip(targets) {
-                let queries: usize = rows.clone().map(|row| queries_in(call, row)).sum();
+            let queries_of =
+                |rows: &Range<usize>| rows.clone().map(|row| queries_in(call, row)).sum();
+            let mut d_parameters: Vec<Vec<f32>> = parts
+                .iter()
+                .map(|rows| vec![0.0; parameter_len(call, queries_of(rows))])
+                .collect();
+            let targets = targets.zip(&mut d_parameters);
+            for (rows, ((d_key, d_value), d_parameter)) in parts.iter().zip(targets) {
+                let queries: usize = queries_of(rows);
                 let (d_query, after) = rest.split_at_mut(queries * shape.d_head);
                 rest = after;
                 let grads = GradSlices {
                     d_query,
                     d_key,
                     d_value,
+                    d_parameter,
                 };
                 tasks.push((rows.clone(), grads));
             }
@@ -143,8 +188,42 @@ pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>
                 add(d_key, &copy[..key_len]);
                 add(d_value, &copy[key_len..]);
             }
-        });
-    [d_query, d_key, d_value]
+            match call.program {
+                Program::Additive => sum(&d_parameters),
+                Program::Gaussian { .. } => d_parameters.concat(),
+                Program::Softmax | Program::Sigmoid | Program::Hard(_) => Vec::new(),
+            }
+        })
+        .collect();
+    let d_parameter = match call.program {
+        // The vectors of all heads, summed over the examples.
+        Program::Additive => {
+            let examples = d_parameters.chunks(shape.kv_heads);
+            sum(&examples.map(<[_]>::concat).collect::<Vec<_>>())
+        }
+        Program::Gaussian { .. } => d_parameters.concat(),
+        Program::Softmax | Program::Sigmoid | Program::Hard(_) => Vec::new(),
+    };
+    [d_query, d_key, d_value, d_parameter]
+}
+
+/// The length of the parameter's gradient in a task with so many queries.
+fn parameter_len(call: &Call<'_>, queries: usize) -> usize {
+    match call.program {
+        Program::Additive => call.shape.group() * call.shape.d_head,
+        Program::Gaussian { .. } => queries,
+        Program::Softmax | Program::Sigmoid | Program::Hard(_) => 0,
+    }
+}
+
+/// The elementwise sum of vectors of the same length.
+fn sum(terms: &[Vec<f32>]) -> Vec<f32> {
+    let Some((first, rest)) = terms.split_first() else {
+        return Vec::new();
+    };
+    let mut sum = first.clone();
+    rest.iter().for_each(|term| add(&mut sum, term));
+    sum
 }
 
 /// The gradient of a bias of shape `dims`, which broadcasts to the scores.

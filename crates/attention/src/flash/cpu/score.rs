@@ -3,7 +3,7 @@
 //! A tile has a row for each key and a column for each query. Scores are in units of log 2, because
 //! the softmax uses `exp2`.
 
-use std::f32::consts::LOG2_E;
+use std::f32::consts::{LN_2, LOG2_E};
 
 use zoo_kernels::cpu::Simd;
 
@@ -12,10 +12,11 @@ use super::kernel::{QUERIES, mask_scores};
 use crate::Dropout;
 use crate::counter::random_bits;
 use crate::pattern::rule::query_position;
+use crate::score_mod::ScoreTile;
 
-/// Applies softcap, ALiBi, bias and mask to the dot products of a tile.
+/// Applies the score function, softcap, ALiBi, bias and mask to the dot products of a tile.
 ///
-/// `softcap_grad` is empty, or a tile that gets the derivative of the softcap.
+/// `score_grad` is empty, or a tile that gets the derivative of score function and softcap.
 ///
 /// # Safety
 ///
@@ -25,15 +26,30 @@ pub(super) unsafe fn finish_scores<S: Simd>(
     call: &Call<'_>,
     tile: &Tile,
     scores: &mut [f32],
-    softcap_grad: &mut [f32],
+    score_grad: &mut [f32],
 ) {
     let count = tile.keys.len();
     assert!(scores.len() >= count * QUERIES);
-    // SAFETY: the sizes of the tile and of `softcap_grad` are checked.
+    assert!(score_grad.is_empty() || score_grad.len() >= count * QUERIES);
+    if !score_grad.is_empty() {
+        score_grad.fill(1.0);
+    }
+    if let Some(score_mod) = call.score_mod {
+        score_mod.apply(ScoreTile {
+            scores,
+            derivatives: score_grad,
+            unit: LN_2,
+            example: tile.example,
+            head: call.first_head + tile.head,
+            queries: tile.queries.clone(),
+            keys: tile.keys.clone(),
+            strides: [1, QUERIES],
+        });
+    }
+    // SAFETY: the sizes of the tile and of `score_grad` are checked.
     unsafe {
         if let Some(cap) = call.softcap {
-            assert!(softcap_grad.is_empty() || softcap_grad.len() >= count * QUERIES);
-            let grad = (!softcap_grad.is_empty()).then_some(softcap_grad.as_mut_ptr());
+            let grad = (!score_grad.is_empty()).then_some(score_grad.as_mut_ptr());
             apply_softcap::<S>(count * QUERIES, scores.as_mut_ptr(), cap * LOG2_E, grad);
         }
         if let Some(slopes) = call.alibi {
@@ -81,8 +97,8 @@ pub(super) fn add_bias(score: f32, bias: f32) -> f32 {
     if sum < MIN_SCORE { MIN_SCORE } else { sum }
 }
 
-/// Replaces each score by `cap · tanh(score / cap)`, and writes the derivative `1 - tanh²` to
-/// `grad` if given.
+/// Replaces each score by `cap · tanh(score / cap)`, and multiplies `grad` by the derivative
+/// `1 - tanh²` if given.
 ///
 /// # Safety
 ///
@@ -103,7 +119,7 @@ pub(super) unsafe fn apply_softcap<S: Simd>(
             S::store(scores.add(i), S::mul(cap, tanh));
             if let Some(grad) = grad {
                 let derivative = S::sub(S::splat(1.0), S::mul(tanh, tanh));
-                S::store(grad.add(i), derivative);
+                S::store(grad.add(i), S::mul(S::load(grad.add(i)), derivative));
             }
         }
     }

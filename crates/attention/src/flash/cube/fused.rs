@@ -16,7 +16,7 @@ use super::launch::{BackwardInputs, KernelInputs};
 use super::layout::Layout;
 use super::support::{Pass, layouts};
 use crate::flash::call::{
-    Bias, DenseMask, InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings,
+    DenseMask, InputGrads, Inputs, Optional, OutputGrads, Outputs, Saved, TiledSettings,
 };
 use crate::flash::ops::{TiledBackward, TiledForward};
 use crate::flash::portable;
@@ -62,6 +62,7 @@ impl TiledBackward for Cube {
         InputGrads {
             qkv: register(Pass::Backward, saved.inputs, others, settings, layout),
             bias: None,
+            parameter: None,
         }
     }
 }
@@ -89,7 +90,7 @@ fn register(
         inputs.push(mask.into_ir());
     }
     let mut floats = vec![tensors.query, tensors.key, tensors.value];
-    if let Bias::Added(bias) = tensors.bias {
+    if let Optional::Tensor(bias) = tensors.bias {
         floats.push(bias);
     }
     floats.extend(others);

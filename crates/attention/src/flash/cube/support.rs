@@ -13,7 +13,7 @@ use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, Layout, Matmul, PLANE_SIZE};
 use crate::AttentionShape;
 use crate::flash::FlashKernel;
-use crate::flash::call::TiledSettings;
+use crate::flash::call::{Program, TiledSettings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Pass {
@@ -111,7 +111,8 @@ pub(super) fn is_supported(
     pass: Pass,
 ) -> bool {
     let properties = client.properties();
-    if settings.is_portable || !fits(properties, dtype, &settings.shape, layout) {
+    let is_supported = settings.program == Program::Softmax && settings.score_mod.is_none();
+    if settings.is_portable || !is_supported || !fits(properties, dtype, &settings.shape, layout) {
         return false;
     }
     let (max_rows, ..) = properties.hardware.max_cube_count;

@@ -12,7 +12,7 @@ use burn::backend::{LibTorch, TensorMetadata};
 use burn::tensor::DType;
 use zoo_kernels::cpu::InstructionSet;
 
-use super::call::{Bias, InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
+use super::call::{InputGrads, Inputs, Optional, OutputGrads, Outputs, Saved, TiledSettings};
 use super::host;
 use super::ops::{TiledBackward, TiledForward};
 use super::{FlashKernel, portable};
@@ -128,8 +128,8 @@ fn to_f32(inputs: Inputs<LibTorch>) -> Inputs<LibTorch> {
         key: to_f32(inputs.key),
         value: to_f32(inputs.value),
         bias: match inputs.bias {
-            Bias::None => Bias::None,
-            Bias::Added(bias) => Bias::Added(to_f32(bias)),
+            Optional::None => Optional::None,
+            Optional::Tensor(bias) => Optional::Tensor(to_f32(bias)),
         },
         ..inputs
     }
@@ -221,6 +221,7 @@ fn backward_in_f32(
     InputGrads {
         qkv: grads.qkv.map(|grad| to_kind(grad, stored)),
         bias: grads.bias.map(|bias| to_kind(bias, stored)),
+        parameter: grads.parameter,
     }
 }
 

@@ -35,7 +35,7 @@ fn backward(change: impl FnOnce(&mut Saved<LibTorch>, &mut OutputGrads<LibTorch>
     let settings = TiledSettings::from_rule(shape, Rule::Full);
     let tensor = || TchTensor::new(on_cpu());
     let qkv = [tensor(), tensor(), tensor()];
-    let inputs = Inputs::new(qkv, DenseMask::None, Bias::None);
+    let inputs = Inputs::new(qkv, DenseMask::None, [Optional::None, Optional::None]);
     let (context, _, stats) = LibTorch::tiled_forward(inputs.clone(), settings.clone());
     let mut saved = Saved {
         inputs,

@@ -9,9 +9,13 @@ use burn::backend::{
 };
 use burn::tensor::FloatDType;
 
-use crate::flash::call::{Bias, DenseMask, Inputs, MASKED_SCORE, MIN_VISIBLE_SCORE, TiledSettings};
+use super::additive;
+use crate::flash::call::{
+    DenseMask, Inputs, MASKED_SCORE, MIN_VISIBLE_SCORE, Optional, Program, TiledSettings,
+};
 use crate::pattern::rule::query_position;
 use crate::pattern::{Examples, TilePlan};
+use crate::score_mod::{ScoreMod, ScoreTile};
 
 /// Queries and keys in a tile: large enough to amortise the launch of a matmul, small enough that
 /// the scores of a tile (256 KB a head) need little memory.
@@ -30,8 +34,10 @@ pub(super) struct TileScores<B: Backend> {
     /// [`MASKED_SCORE`] where masked.
     pub(super) scores: FloatTensor<B>,
     pub(super) mask: Option<BoolTensor<B>>,
-    /// The derivative of the softcap.
-    pub(super) softcap_grad: Option<FloatTensor<B>>,
+    /// The derivative of score function and softcap.
+    pub(super) score_grad: Option<FloatTensor<B>>,
+    /// The distances of the keys from a predicted position.
+    pub(super) distances: Option<FloatTensor<B>>,
 }
 
 /// The state of the online softmax of a query tile.
@@ -48,7 +54,8 @@ pub(super) struct Call<'a, B: Backend> {
     pub(super) settings: &'a TiledSettings,
     pub(super) plan: Arc<TilePlan>,
     pub(super) mask: DenseMask<B>,
-    pub(super) bias: Bias<B>,
+    pub(super) bias: Optional<B>,
+    pub(super) parameter: Optional<B>,
     pub(super) device: B::Device,
 }
 
@@ -60,6 +67,7 @@ impl<'a, B: Backend> Call<'a, B> {
             plan: settings.plan([TILE, TILE], Examples::Together),
             mask: inputs.mask.clone(),
             bias: inputs.bias.clone(),
+            parameter: inputs.parameter.clone(),
             device: inputs.query.device(),
         }
     }
@@ -113,14 +121,33 @@ impl<'a, B: Backend> Call<'a, B> {
         tile: &Tile,
     ) -> TileScores<B> {
         let settings = self.settings;
-        let dots = B::float_matmul(query, transpose::<B>(key)); // [batch, kv_heads, group * tile, tile]
+        // [batch, kv_heads, group * tile, tile]
+        let dots = match settings.program {
+            Program::Additive => {
+                additive::scores::<B>(query, key, self.vectors(tile.queries.len()))
+            }
+            Program::Softmax | Program::Gaussian { .. } | Program::Sigmoid | Program::Hard(_) => {
+                B::float_matmul(query, transpose::<B>(key))
+            }
+        };
         let dots = B::float_mul_scalar(dots, settings.scale.into());
-        let (scores, softcap_grad) = match settings.softcap {
+        let (scores, score_grad) = match &settings.score_mod {
             None => (dots, None),
+            Some(score_mod) => {
+                let (scores, grad) = self.modified(dots, score_mod, tile);
+                (scores, Some(grad))
+            }
+        };
+        let (scores, score_grad) = match settings.softcap {
+            None => (scores, score_grad),
             Some(cap) => {
-                let tanh = B::float_tanh(B::float_div_scalar(dots, cap.into()));
+                let tanh = B::float_tanh(B::float_div_scalar(scores, cap.into()));
                 let square = B::float_mul(tanh.clone(), tanh.clone());
                 let grad = B::float_add_scalar(B::float_neg(square), 1.0.into());
+                let grad = match score_grad {
+                    Some(score_grad) => B::float_mul(score_grad, grad),
+                    None => grad,
+                };
                 (B::float_mul_scalar(tanh, cap.into()), Some(grad))
             }
         };
@@ -129,8 +156,8 @@ impl<'a, B: Backend> Call<'a, B> {
             Some(slopes) => B::float_sub(scores, self.alibi_penalty(slopes, tile)),
         };
         let (scores, bias_mask) = match &self.bias {
-            Bias::None => (scores, None),
-            Bias::Added(bias) => {
+            Optional::None => (scores, None),
+            Optional::Tensor(bias) => {
                 let slices = tile_slices(bias.shape().dims(), tile);
                 let bias = B::float_slice(bias.clone(), &slices);
                 let bias = self.broadcast_to_scores(bias, tile);
@@ -143,6 +170,11 @@ impl<'a, B: Backend> Call<'a, B> {
             }
         };
         let mask = mask_or::<B>(self.tile_mask(tile, scores.shape()), bias_mask);
+        let distances = self.distances(tile);
+        let (mask, distances) = match distances {
+            None => (mask, None),
+            Some((distances, outside)) => (mask_or::<B>(mask, Some(outside)), Some(distances)),
+        };
         let scores = match &mask {
             Some(mask) => B::float_mask_fill(scores, mask.clone(), MASKED_SCORE.into()),
             None => scores,
@@ -150,8 +182,89 @@ impl<'a, B: Backend> Call<'a, B> {
         TileScores {
             scores,
             mask,
-            softcap_grad,
+            score_grad,
+            distances,
         }
+    }
+
+    /// The vectors of additive attention, a row for each query of each head:
+    /// `[1, kv_heads, group * queries, d_head]`.
+    pub(super) fn vectors(&self, queries: usize) -> FloatTensor<B> {
+        let shape = &self.settings.shape;
+        let vectors = self.parameter.as_ref().expect("a vector for each head");
+        let [heads, d_head] = [shape.heads, shape.d_head];
+        let all = B::float_expand(vectors.clone(), Shape::from([1, heads, queries, d_head]));
+        let grouped = [1, shape.kv_heads, shape.group() * queries, d_head];
+        B::float_reshape(all, Shape::from(grouped))
+    }
+
+    /// Scores modified by a function of the host, and its derivatives.
+    fn modified(
+        &self,
+        scores: FloatTensor<B>,
+        score_mod: &ScoreMod,
+        tile: &Tile,
+    ) -> (FloatTensor<B>, FloatTensor<B>) {
+        let [batch, heads, queries, keys] = self.tile_dims(tile);
+        let by_head = B::float_reshape(scores.clone(), Shape::from(self.tile_dims(tile)));
+        let data = burn::tensor::try_read_sync(B::float_into_data(by_head))
+            .and_then(Result::ok)
+            .expect("scores can be read from the device");
+        let before: Vec<f32> = data.iter::<f32>().collect();
+        let (mut after, mut derivatives) = (before.clone(), vec![0.0; before.len()]);
+        for (i, (scores, derivatives)) in after
+            .chunks_exact_mut(queries * keys)
+            .zip(derivatives.chunks_exact_mut(queries * keys))
+            .enumerate()
+        {
+            score_mod.apply(ScoreTile {
+                scores,
+                derivatives,
+                unit: 1.0,
+                example: i / heads,
+                head: self.settings.first_head + i % heads,
+                queries: tile.queries.clone(),
+                keys: tile.keys.clone(),
+                strides: [keys, 1],
+            });
+        }
+        let dims = [batch, heads, queries, keys];
+        let [before, after, derivatives] =
+            [before, after, derivatives].map(|values| self.group_heads(self.tensor(values, dims)));
+        // The difference is zero. Its derivative is for autodiff, if it records these operations.
+        let difference = B::float_mul(B::float_sub(scores, before), derivatives.clone());
+        (B::float_add(after, difference), derivatives)
+    }
+
+    /// The distances of keys from the predicted positions, and which of them are outside of the
+    /// window: `[batch, kv_heads, group * tile, tile]`.
+    fn distances(&self, tile: &Tile) -> Option<(FloatTensor<B>, BoolTensor<B>)> {
+        let Program::Gaussian { window } = self.settings.program else {
+            return None;
+        };
+        let positions = self.parameter.as_ref().expect("a position for each query");
+        let rows = [
+            Slice::full(),
+            Slice::full(),
+            Slice::from(tile.queries.clone()),
+        ];
+        let positions = self.group_heads(B::float_slice(positions.clone(), &rows));
+        let keys = tile.keys.clone().map(|key| key as f32).collect();
+        let keys = self.tensor(keys, [1, 1, 1, tile.keys.len()]);
+        let distances = B::float_sub(keys, positions);
+        let abs = B::float_abs(distances.clone());
+        let outside = B::float_greater_elem(abs, window.into(), self.bool_dtype());
+        Some((distances, outside))
+    }
+
+    /// The Gaussian factors of distances.
+    fn gaussian(&self, distances: FloatTensor<B>) -> Option<FloatTensor<B>> {
+        let Program::Gaussian { window } = self.settings.program else {
+            return None;
+        };
+        let square = B::float_mul(distances.clone(), distances);
+        let exponent = B::float_mul_scalar(square, (-2.0 / (window * window)).into());
+        Some(B::float_exp(exponent))
     }
 
     fn lower(&self, tensor: FloatTensor<B>, bound: f32) -> BoolTensor<B> {
@@ -219,7 +332,7 @@ impl<'a, B: Backend> Call<'a, B> {
     }
 
     /// The dropout factors of a tile: 0 or `1/(1 - probability)`.
-    pub(super) fn dropout_factors(&self, tile: &Tile) -> Option<FloatTensor<B>> {
+    fn dropout_factors(&self, tile: &Tile) -> Option<FloatTensor<B>> {
         let dropout = self.settings.dropout?;
         let shape = &self.settings.shape;
         let dims = self.tile_dims(tile);
@@ -234,14 +347,16 @@ impl<'a, B: Backend> Call<'a, B> {
         Some(self.group_heads(self.tensor(factors, dims)))
     }
 
-    pub(super) fn apply_dropout(
+    /// The factors of the weights of a tile, by dropout and by distance from a position.
+    pub(super) fn factors(
         &self,
-        weights: FloatTensor<B>,
-        factors: Option<FloatTensor<B>>,
-    ) -> FloatTensor<B> {
-        match factors {
-            Some(factors) => B::float_mul(weights, factors),
-            None => weights,
+        tile: &Tile,
+        distances: Option<FloatTensor<B>>,
+    ) -> Option<FloatTensor<B>> {
+        let gaussian = distances.and_then(|distances| self.gaussian(distances));
+        match (self.dropout_factors(tile), gaussian) {
+            (Some(dropout), Some(gaussian)) => Some(B::float_mul(dropout, gaussian)),
+            (dropout, gaussian) => dropout.or(gaussian),
         }
     }
 
@@ -287,6 +402,22 @@ impl<'a, B: Backend> Call<'a, B> {
         let sum = B::float_clamp_min(sum, 0.5.into());
         let log_sum_exp = B::float_add(max, B::float_log(sum.clone()));
         [B::float_div(context, sum), log_sum_exp, stats]
+    }
+
+    /// The initial state of `tile` queries of each head if weights are not normalised.
+    pub(super) fn unnormalized(&self, tile: usize) -> SoftmaxState<B> {
+        let state = self.fully_masked(tile);
+        SoftmaxState {
+            max: self.zeros_like(&state.max),
+            sum: B::float_ones(state.max.shape(), &self.device, FloatDType::F32),
+            ..state
+        }
+    }
+
+    /// Gradients of [`vectors`](Self::vectors) as `[1, heads, queries, d_head]`.
+    pub(super) fn split_vectors(&self, grads: FloatTensor<B>, queries: usize) -> FloatTensor<B> {
+        let shape = &self.settings.shape;
+        B::float_reshape(grads, Shape::from([1, shape.heads, queries, shape.d_head]))
     }
 
     /// The state of `tile` fully masked queries of each head.
@@ -336,6 +467,16 @@ pub(super) fn zero_masked<B: Backend>(
 
 pub(super) fn transpose<B: Backend>(tensor: FloatTensor<B>) -> FloatTensor<B> {
     B::float_swap_dims(tensor, 2, 3)
+}
+
+pub(super) fn apply_factors<B: Backend>(
+    weights: FloatTensor<B>,
+    factors: Option<FloatTensor<B>>,
+) -> FloatTensor<B> {
+    match factors {
+        Some(factors) => B::float_mul(weights, factors),
+        None => weights,
+    }
 }
 
 /// Adds a term to a sum that starts as `None`.

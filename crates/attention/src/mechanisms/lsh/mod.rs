@@ -123,6 +123,7 @@ fn reject_position_options(op: &str, options: &AttentionOptions) {
     for (name, is_set) in [
         ("ALiBi", options.alibi.is_some()),
         ("a bias", options.bias.is_some()),
+        ("a score function", options.score_mod.is_some()),
         ("dropout", options.dropout.as_ref().is_some_and(drops)),
     ] {
         assert!(

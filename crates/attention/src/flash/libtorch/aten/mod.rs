@@ -20,7 +20,7 @@ use tch::{Device, Kind, Tensor};
 
 pub(super) use self::call::has_mask_or_bias;
 use self::call::{BackwardInputs, EfficientArgs, KernelMask, aligned, alignment};
-use crate::flash::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
+use crate::flash::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AtenKernel {
@@ -52,7 +52,10 @@ pub(super) fn select_kernel(
     let [batch, heads, seq_q, seq_k] = settings.shape.scores();
     let [d_head, d_value] = settings.shape.widths();
     let mask = KernelMask::from_rule(&settings.rule, &settings.shape)?;
-    let is_plain = settings.softcap.is_none() && settings.alibi.is_none();
+    let is_plain = settings.program == Program::Softmax
+        && settings.score_mod.is_none()
+        && settings.softcap.is_none()
+        && settings.alibi.is_none();
     let step = alignment(kind);
     let is_aligned = d_head.is_multiple_of(step) && d_value.is_multiple_of(step);
     // The limit of a CUDA grid dimension.
@@ -212,6 +215,7 @@ pub(super) fn backward(
     Some(InputGrads {
         qkv: grads.map(TchTensor::new),
         bias: d_bias.map(TchTensor::new),
+        parameter: None,
     })
 }
 

@@ -9,21 +9,18 @@
 //! Translate](https://arxiv.org/abs/1409.0473), 2014. Luong's `concat` score,
 //! `v · tanh(W [q; k])`, is the same with `W = [W₁ W₂]`.
 //!
-//! The MLP is evaluated tile by tile, forward and backward: its `seq_q x seq_k x d` activations are
-//! never materialised, only the scores are.
-
-#[allow(deprecated)] // Burn 0.22 deprecates NdArray and LibTorch.
-mod ops;
+//! A program of the tiled engine: neither the scores nor the `seq_q x seq_k x d` activations are
+//! materialised, forward or backward.
 
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
 use zoo_spec::Additive;
 
-use self::ops::AdditiveForward;
 use super::{Attention, Call, HeadSizes, Inputs, MechanismParams, Params, vector_param};
 use crate::analysis::weights::WeightFunction;
 use crate::finite::FiniteRows;
-use crate::flash::has_kernels;
+use crate::flash::additive::{AdditiveForward, scores as tiled_scores};
+use crate::flash::{Program, flash_with_program, has_kernels};
 use crate::mechanisms::standard::{apply_score_options, attend_with_scores, may_mask, nan_scores};
 use crate::precision::{check_parameter, widen};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
@@ -47,7 +44,7 @@ impl Attention for Additive {
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
         let Inputs { query, key, value } = inputs;
         let vector = call.params.vector(&query);
-        additive(query, key, value, vector, call.options)
+        additive(query, key, value, vector, call.options).into()
     }
 
     fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
@@ -55,14 +52,33 @@ impl Attention for Additive {
     }
 }
 
-/// Additive attention; returns its weights, too.
+/// Additive attention.
 ///
 /// Queries and keys are already projected: `W₁ q` and `W₂ k`. Half-precision tensors are computed
 /// in `f32` and rounded once, at the end. The default scale is 1.
 ///
-/// Shapes and panics are those of [`standard`](crate::standard()); `vector` is `[heads, d_head]`,
-/// the `v` of each head.
+/// Shapes and panics are those of [`flash`](crate::flash()); `vector` is `[heads, d_head]`, the `v`
+/// of each head.
 pub fn additive(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    vector: Tensor<2>,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let op = "additive attention";
+    let shape = options.check_call(op, [&query, &key, &value]);
+    check_parameter(op, "vector", &vector, &shape, query.dtype());
+    let parameter = vector.reshape([1, shape.heads, 1, shape.d_head]);
+    let options = options.clone().with_scale(options.scale.unwrap_or(1.0));
+    let tensors = [query, key, value];
+    flash_with_program(op, tensors, &options, Program::Additive, Some(parameter))
+}
+
+/// [`additive`] that materialises its weights and returns them, too.
+///
+/// Shapes and panics are those of [`additive`].
+pub fn additive_with_weights(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
@@ -118,7 +134,7 @@ fn scores(query: Tensor<4>, key: Tensor<4>, vector: Tensor<4>) -> Tensor<4> {
     let scores = if has_kernels(&query.kind) {
         <Dispatch as AdditiveForward>::additive_scores(query, key, vector)
     } else {
-        ops::scores::<Dispatch>(query, key, vector)
+        tiled_scores::<Dispatch>(query, key, vector)
     };
     Tensor::from_dispatch(scores)
 }

@@ -19,7 +19,7 @@ const MAX_ACTIVATIONS: usize = 1 << 21;
     LibTorch: cfg(feature = "tch"),
     Cube: cfg(feature = "cube"),
 )]
-pub(super) trait AdditiveForward: Backend {
+pub(crate) trait AdditiveForward: Backend {
     /// `[batch, heads, rows, seq_k]` for a query `[batch, heads, rows, d]`, a key
     /// `[batch, heads, seq_k, d]` and a vector `[1, heads, rows, d]`.
     fn additive_scores(
@@ -31,7 +31,7 @@ pub(super) trait AdditiveForward: Backend {
     }
 }
 
-pub(super) fn scores<B: Backend>(
+pub(crate) fn scores<B: Backend>(
     query: FloatTensor<B>,
     key: FloatTensor<B>,
     vector: FloatTensor<B>,
@@ -48,7 +48,7 @@ pub(super) fn scores<B: Backend>(
 }
 
 /// The gradients of query, key and vector.
-fn backward<B: Backend>(
+pub(super) fn backward<B: Backend>(
     [query, key, vector]: [FloatTensor<B>; 3],
     d_scores: FloatTensor<B>,
 ) -> [FloatTensor<B>; 3] {

@@ -1,0 +1,171 @@
+//! A function of the scores of attention, with its derivative.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[cfg(target_arch = "x86_64")]
+use zoo_kernels::cpu::InstructionSet;
+
+/// A function that modifies the scaled dot product of each pair of query and key, as PyTorch's
+/// FlexAttention has it, and its derivative, so that it can be trained through on every backend.
+///
+/// ```
+/// use zoo_attention::{AttentionOptions, ScoreMod};
+///
+/// // score - 0.1 · |query - key|
+/// let distance = ScoreMod::bias(|_batch, _head, query, key| -0.1 * query.abs_diff(key) as f32);
+/// // 20 · tanh(score / 20)
+/// let softcap = ScoreMod::new(
+///     |score, _batch, _head, _query, _key| 20.0 * (score / 20.0).tanh(),
+///     |score, _batch, _head, _query, _key| 1.0 - (score / 20.0).tanh().powi(2),
+/// );
+/// let options = AttentionOptions::new().with_score_mod(distance);
+/// # let _ = (options, softcap);
+/// ```
+///
+/// The function is called for every pair that is not masked, several times in training. It must
+/// always return the same value for the same arguments. On the CPU the compiler can vectorise it if
+/// it consists of arithmetic. On a GPU, tiles of scores are copied to host memory and back.
+#[derive(Clone)]
+pub struct ScoreMod(Arc<dyn TileFunction>);
+
+impl ScoreMod {
+    /// `score(s, batch, head, query, key)` instead of the scaled dot product `s`, and its derivative
+    /// by `s` with the same arguments.
+    pub fn new<F, D>(score: F, derivative: D) -> Self
+    where
+        F: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync + 'static,
+        D: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync + 'static,
+    {
+        Self(Arc::new(Functions { score, derivative }))
+    }
+
+    /// A term `bias(batch, head, query, key)` that is added to the scaled dot product.
+    pub fn bias<F>(bias: F) -> Self
+    where
+        F: Fn(usize, usize, usize, usize) -> f32 + Send + Sync + 'static,
+    {
+        Self::new(
+            move |score, batch, head, query, key| score + bias(batch, head, query, key),
+            |_, _, _, _, _| 1.0,
+        )
+    }
+
+    /// Applies the function to a tile.
+    pub(crate) fn apply(&self, tile: ScoreTile<'_>) {
+        self.0.apply(tile);
+    }
+}
+
+impl fmt::Debug for ScoreMod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScoreMod(..)")
+    }
+}
+
+/// Scores of some queries and keys.
+pub(crate) struct ScoreTile<'a> {
+    pub(crate) scores: &'a mut [f32],
+    /// Gets the derivative, unless it is empty.
+    pub(crate) derivatives: &'a mut [f32],
+    /// A score times this is in natural units.
+    pub(crate) unit: f32,
+    pub(crate) example: usize,
+    pub(crate) head: usize,
+    pub(crate) queries: Range<usize>,
+    pub(crate) keys: Range<usize>,
+    /// Elements from one query to the next, and from one key to the next.
+    pub(crate) strides: [usize; 2],
+}
+
+/// [`ScoreMod`] for whole tiles: one dynamic call per tile, and loops that contain the function.
+trait TileFunction: Send + Sync {
+    fn apply(&self, tile: ScoreTile<'_>);
+}
+
+struct Functions<F, D> {
+    score: F,
+    derivative: D,
+}
+
+impl<F, D> TileFunction for Functions<F, D>
+where
+    F: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync,
+    D: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync,
+{
+    fn apply(&self, tile: ScoreTile<'_>) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+            fn avx512<F, D>(functions: &Functions<F, D>, tile: ScoreTile<'_>)
+            where
+                F: Fn(f32, usize, usize, usize, usize) -> f32,
+                D: Fn(f32, usize, usize, usize, usize) -> f32,
+            {
+                apply(functions, tile);
+            }
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2<F, D>(functions: &Functions<F, D>, tile: ScoreTile<'_>)
+            where
+                F: Fn(f32, usize, usize, usize, usize) -> f32,
+                D: Fn(f32, usize, usize, usize, usize) -> f32,
+            {
+                apply(functions, tile);
+            }
+            match InstructionSet::detect() {
+                // SAFETY: the CPU supports the instruction set.
+                InstructionSet::Avx512 => return unsafe { avx512(self, tile) },
+                // SAFETY: as above.
+                InstructionSet::Avx2 => return unsafe { avx2(self, tile) },
+                InstructionSet::Portable => {}
+            }
+        }
+        apply(self, tile);
+    }
+}
+
+#[inline(always)]
+fn apply<F, D>(functions: &Functions<F, D>, tile: ScoreTile<'_>)
+where
+    F: Fn(f32, usize, usize, usize, usize) -> f32,
+    D: Fn(f32, usize, usize, usize, usize) -> f32,
+{
+    let ScoreTile {
+        scores,
+        derivatives,
+        unit,
+        example,
+        head,
+        queries,
+        keys,
+        strides: [by_query, by_key],
+    } = tile;
+    let (inverse, count) = (1.0 / unit, queries.len());
+    for (row, key) in keys.enumerate() {
+        // The common case has a constant stride of 1, which the compiler vectorises.
+        if by_query == 1 {
+            let scores = &mut scores[row * by_key..][..count];
+            if !derivatives.is_empty() {
+                let derivatives = &mut derivatives[row * by_key..][..count];
+                for (i, (score, into)) in scores.iter().zip(derivatives).enumerate() {
+                    let query = queries.start + i;
+                    *into = (functions.derivative)(unit * *score, example, head, query, key);
+                }
+            }
+            for (i, score) in scores.iter_mut().enumerate() {
+                let query = queries.start + i;
+                *score = inverse * (functions.score)(unit * *score, example, head, query, key);
+            }
+            continue;
+        }
+        for (i, query) in queries.clone().enumerate() {
+            let index = i * by_query + row * by_key;
+            let score = unit * scores[index];
+            if let Some(into) = derivatives.get_mut(index) {
+                *into = (functions.derivative)(score, example, head, query, key);
+            }
+            scores[index] = inverse * (functions.score)(score, example, head, query, key);
+        }
+    }
+}
