@@ -24,9 +24,12 @@ use zoo_kernels::cpu::InstructionSet;
 /// # let _ = (options, softcap);
 /// ```
 ///
-/// The function is called for every pair that is not masked, several times in training. It must
-/// always return the same value for the same arguments. On the CPU the compiler can vectorise it if
-/// it consists of arithmetic. On a GPU, tiles of scores are copied to host memory and back.
+/// Positions are those of [`Pattern::mask_fn`](crate::Pattern::mask_fn): queries and keys are aligned
+/// at the end. Masks are patterns, not functions of scores: a pattern skips whole tiles.
+///
+/// The function is called for every tile that is not fully masked, several times in training. It
+/// must always return the same value for the same arguments. On the CPU the compiler can vectorise
+/// it if it consists of arithmetic. On a GPU, tiles of scores are copied to host memory and back.
 #[derive(Clone)]
 pub struct ScoreMod(Arc<dyn TileFunction>);
 
@@ -35,8 +38,8 @@ impl ScoreMod {
     /// by `s` with the same arguments.
     pub fn new<F, D>(score: F, derivative: D) -> Self
     where
-        F: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync + 'static,
-        D: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync + 'static,
+        F: Fn(f32, usize, usize, i64, i64) -> f32 + Send + Sync + 'static,
+        D: Fn(f32, usize, usize, i64, i64) -> f32 + Send + Sync + 'static,
     {
         Self(Arc::new(Functions { score, derivative }))
     }
@@ -44,7 +47,7 @@ impl ScoreMod {
     /// A term `bias(batch, head, query, key)` that is added to the scaled dot product.
     pub fn bias<F>(bias: F) -> Self
     where
-        F: Fn(usize, usize, usize, usize) -> f32 + Send + Sync + 'static,
+        F: Fn(usize, usize, i64, i64) -> f32 + Send + Sync + 'static,
     {
         Self::new(
             move |score, batch, head, query, key| score + bias(batch, head, query, key),
@@ -73,7 +76,9 @@ pub(crate) struct ScoreTile<'a> {
     pub(crate) unit: f32,
     pub(crate) example: usize,
     pub(crate) head: usize,
-    pub(crate) queries: Range<usize>,
+    /// The position of the first query.
+    pub(crate) first_query: i64,
+    pub(crate) num_queries: usize,
     pub(crate) keys: Range<usize>,
     /// Elements from one query to the next, and from one key to the next.
     pub(crate) strides: [usize; 2],
@@ -91,8 +96,8 @@ struct Functions<F, D> {
 
 impl<F, D> TileFunction for Functions<F, D>
 where
-    F: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync,
-    D: Fn(f32, usize, usize, usize, usize) -> f32 + Send + Sync,
+    F: Fn(f32, usize, usize, i64, i64) -> f32 + Send + Sync,
+    D: Fn(f32, usize, usize, i64, i64) -> f32 + Send + Sync,
 {
     fn apply(&self, tile: ScoreTile<'_>) {
         #[cfg(target_arch = "x86_64")]
@@ -100,16 +105,16 @@ where
             #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
             fn avx512<F, D>(functions: &Functions<F, D>, tile: ScoreTile<'_>)
             where
-                F: Fn(f32, usize, usize, usize, usize) -> f32,
-                D: Fn(f32, usize, usize, usize, usize) -> f32,
+                F: Fn(f32, usize, usize, i64, i64) -> f32,
+                D: Fn(f32, usize, usize, i64, i64) -> f32,
             {
                 apply(functions, tile);
             }
             #[target_feature(enable = "avx2,fma")]
             fn avx2<F, D>(functions: &Functions<F, D>, tile: ScoreTile<'_>)
             where
-                F: Fn(f32, usize, usize, usize, usize) -> f32,
-                D: Fn(f32, usize, usize, usize, usize) -> f32,
+                F: Fn(f32, usize, usize, i64, i64) -> f32,
+                D: Fn(f32, usize, usize, i64, i64) -> f32,
             {
                 apply(functions, tile);
             }
@@ -128,8 +133,8 @@ where
 #[inline(always)]
 fn apply<F, D>(functions: &Functions<F, D>, tile: ScoreTile<'_>)
 where
-    F: Fn(f32, usize, usize, usize, usize) -> f32,
-    D: Fn(f32, usize, usize, usize, usize) -> f32,
+    F: Fn(f32, usize, usize, i64, i64) -> f32,
+    D: Fn(f32, usize, usize, i64, i64) -> f32,
 {
     let ScoreTile {
         scores,
@@ -137,29 +142,32 @@ where
         unit,
         example,
         head,
-        queries,
+        first_query,
+        num_queries: count,
         keys,
         strides: [by_query, by_key],
     } = tile;
-    let (inverse, count) = (1.0 / unit, queries.len());
+    let inverse = 1.0 / unit;
     for (row, key) in keys.enumerate() {
+        let key = key as i64;
         // The common case has a constant stride of 1, which the compiler vectorises.
         if by_query == 1 {
             let scores = &mut scores[row * by_key..][..count];
             if !derivatives.is_empty() {
                 let derivatives = &mut derivatives[row * by_key..][..count];
                 for (i, (score, into)) in scores.iter().zip(derivatives).enumerate() {
-                    let query = queries.start + i;
+                    let query = first_query + i as i64;
                     *into = (functions.derivative)(unit * *score, example, head, query, key);
                 }
             }
             for (i, score) in scores.iter_mut().enumerate() {
-                let query = queries.start + i;
+                let query = first_query + i as i64;
                 *score = inverse * (functions.score)(unit * *score, example, head, query, key);
             }
             continue;
         }
-        for (i, query) in queries.clone().enumerate() {
+        for i in 0..count {
+            let query = first_query + i as i64;
             let index = i * by_query + row * by_key;
             let score = unit * scores[index];
             if let Some(into) = derivatives.get_mut(index) {

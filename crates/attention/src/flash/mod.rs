@@ -48,6 +48,8 @@ mod merge;
 #[allow(deprecated)] // as above
 mod ops;
 mod portable;
+mod sigmoid;
+mod sink;
 
 use std::sync::Arc;
 
@@ -69,6 +71,8 @@ pub use self::kernel_choice::FlashKernel;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;
 pub(crate) use self::portable::additive;
+pub use self::sigmoid::sigmoid_attention;
+pub use self::sink::flash_with_sink;
 use crate::AttentionOptions;
 use crate::pattern::rule::Rule;
 use crate::precision::widened;

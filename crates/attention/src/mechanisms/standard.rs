@@ -140,9 +140,9 @@ pub(crate) fn apply_score_options(
     shape: &AttentionShape,
     queries: impl Iterator<Item = usize>,
 ) -> Tensor<4> {
-    let queries: Vec<usize> = queries.collect();
+    let positions: Vec<i64> = queries.map(|query| query_position(shape, query)).collect();
     let scores = match &options.score_mod {
-        Some(score_mod) => apply_score_mod(scores, score_mod, &queries),
+        Some(score_mod) => apply_score_mod(scores, score_mod, &positions),
         None => scores,
     };
     let scores = match options.softcap {
@@ -150,10 +150,7 @@ pub(crate) fn apply_score_options(
         None => scores,
     };
     let scores = match &options.alibi {
-        Some(slopes) => {
-            let positions = queries.iter().map(|&query| query_position(shape, query));
-            scores.clone() - alibi_penalty(slopes, positions.collect(), &scores)
-        }
+        Some(slopes) => scores.clone() - alibi_penalty(slopes, positions, &scores),
         None => scores,
     };
     match &options.bias {
@@ -162,8 +159,8 @@ pub(crate) fn apply_score_options(
     }
 }
 
-/// Scores modified by a function, for the queries of their rows.
-fn apply_score_mod(scores: Tensor<4>, score_mod: &ScoreMod, queries: &[usize]) -> Tensor<4> {
+/// Scores modified by a function, for queries at these positions.
+fn apply_score_mod(scores: Tensor<4>, score_mod: &ScoreMod, positions: &[i64]) -> Tensor<4> {
     let dims = scores.dims();
     let [_, heads, rows, seq_k] = dims;
     let options = (&scores.device(), scores.dtype());
@@ -174,14 +171,14 @@ fn apply_score_mod(scores: Tensor<4>, score_mod: &ScoreMod, queries: &[usize]) -
         .zip(derivatives.chunks_exact_mut(seq_k))
         .enumerate()
     {
-        let query = queries[i % rows];
         score_mod.apply(ScoreTile {
             scores,
             derivatives,
             unit: 1.0,
             example: i / rows / heads,
             head: i / rows % heads,
-            queries: query..query + 1,
+            first_query: positions[i % rows],
+            num_queries: 1,
             keys: 0..seq_k,
             strides: [seq_k, 1],
         });

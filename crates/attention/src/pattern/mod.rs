@@ -209,8 +209,8 @@ impl Pattern {
     ///
     /// [`flash`](crate::flash()) computes each head separately, in O(n) memory; other mechanisms
     /// materialise the mask. The function is called for every example and head to build a plan,
-    /// which is cached as for `from_fn`. With dropout, each head derives its own seed. Use
-    /// `from_fn` for a function that depends on the positions only.
+    /// which is cached as for `from_fn`. Use `from_fn` for a function that depends on the
+    /// positions only.
     ///
     /// ```
     /// # use zoo_attention::Pattern;

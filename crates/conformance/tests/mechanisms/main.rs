@@ -9,6 +9,7 @@ mod entropy;
 mod explain;
 mod extreme_scores;
 mod flash;
+mod flexible;
 mod golden;
 mod hard;
 mod invalid_inputs;
@@ -104,6 +105,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     suite.add_training_table("resample/", resample::TESTS);
     determinism::trials(&mut suite, opened);
     flash::trials(&mut suite);
+    flexible::trials(&mut suite);
     for problem in catalogue() {
         let name = format!("standard/{}/weights", problem.name);
         suite.add(name, move |device| check_weights(&problem, device));

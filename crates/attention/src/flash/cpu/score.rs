@@ -41,7 +41,8 @@ pub(super) unsafe fn finish_scores<S: Simd>(
             unit: LN_2,
             example: tile.example,
             head: call.first_head + tile.head,
-            queries: tile.queries.clone(),
+            first_query: query_position(&call.shape, tile.queries.start),
+            num_queries: tile.queries.len(),
             keys: tile.keys.clone(),
             strides: [1, QUERIES],
         });

@@ -223,7 +223,8 @@ impl<'a, B: Backend> Call<'a, B> {
                 unit: 1.0,
                 example: i / heads,
                 head: self.settings.first_head + i % heads,
-                queries: tile.queries.clone(),
+                first_query: query_position(&self.settings.shape, tile.queries.start),
+                num_queries: queries,
                 keys: tile.keys.clone(),
                 strides: [keys, 1],
             });

@@ -1,0 +1,28 @@
+//! Sigmoid attention: the weight of a pair does not depend on the other keys.
+//!
+//! ```text
+//! context_i = Σ_j sigmoid(s_ij) v_j        over the visible keys
+//! ```
+//!
+//! Ramapuram et al., [Theory, Analysis, and Best Practices for Sigmoid
+//! Self-Attention](https://arxiv.org/abs/2409.04431), 2024. The paper subtracts `ln n` from the
+//! scores, which a bias does.
+
+use burn::tensor::Tensor;
+
+use super::{Program, flash_with_program};
+use crate::AttentionOptions;
+
+/// Attention with the sigmoid of the scores as weights, without normalisation.
+///
+/// Computed tile by tile like [`flash`](crate::flash()), in O(n) memory. Shapes, options and panics
+/// are the same.
+pub fn sigmoid_attention(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let op = "sigmoid attention";
+    flash_with_program(op, [query, key, value], options, Program::Sigmoid, None)
+}

@@ -1,0 +1,49 @@
+//! Softmax attention with a sink: a score without a value, which takes a part of each query's weight.
+//!
+//! ```text
+//! weight_ij = exp(s_ij) / (exp(sink) + Σ_j exp(s_ij))
+//! ```
+//!
+//! The weights of softmax attention times `sigmoid(log-sum-exp - sink)`, so that every kernel
+//! computes it. A sink of zero is "softmax off by one".
+//!
+//! Xiao et al., [Efficient Streaming Language Models with Attention
+//! Sinks](https://arxiv.org/abs/2309.17453), 2023; Miller, Attention Is Off By One, 2023.
+
+use burn::tensor::{Tensor, activation};
+
+use super::flash_with_log_sum_exp;
+use crate::AttentionOptions;
+use crate::precision::{narrow, widen};
+
+/// [`flash`](crate::flash()) with a learned or constant sink for each query head, `[heads]`. The
+/// weights of a query sum to less than 1. All inputs have gradients.
+///
+/// # Shapes
+///
+/// As for [`flash`](crate::flash()).
+///
+/// # Panics
+///
+/// As for [`flash`](crate::flash()), and if there is not one sink for each head.
+pub fn flash_with_sink(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    sink: Tensor<1>,
+    options: &AttentionOptions,
+) -> Tensor<4> {
+    let [_, heads, ..] = query.dims();
+    let [sinks] = sink.dims();
+    assert!(
+        sinks == heads,
+        "flash attention with a sink: expected one sink for each of the {heads} heads, got {sinks}"
+    );
+    let output = flash_with_log_sum_exp(query, key, value, options);
+    let sink = widen(sink).reshape([1, heads, 1, 1]);
+    // Finite also for fully masked queries, whose context is zero.
+    let log_sum_exp = output.log_sum_exp.clamp_min(-1e30);
+    let fraction = activation::sigmoid(log_sum_exp - sink); // [batch, heads, seq_q, 1]
+    let stored = output.context.dtype();
+    narrow(widen(output.context) * fraction, stored)
+}
