@@ -116,6 +116,7 @@ fn document() -> Result<Part, Failed> {
         let word = |text: &&str| Word {
             text: (*text).to_owned(),
             weight: if *text == strong { 0.6 + rest } else { rest },
+            is_unknown: *text == "popcorn",
         };
         let words = words.iter().map(word).collect();
         Sentence { weight, words }

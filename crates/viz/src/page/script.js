@@ -334,7 +334,8 @@ function initDocument(part) {
     current = [row, column];
     const word = sentences[row][column];
     word.classList.add("active");
-    const text = `${word.textContent}\n${word.dataset.weight} in sentence ${row + 1} (${list.children[row].dataset.weight})`;
+    const unknown = word.classList.contains("unknown") ? " (not in the vocabulary)" : "";
+    const text = `${word.textContent}${unknown}\n${word.dataset.weight} in sentence ${row + 1} (${list.children[row].dataset.weight})`;
     showTip(text, word);
     return text;
   }
