@@ -229,7 +229,7 @@
     const paint = () => {
       for (const button of toggles) { const one = line(button.dataset.name); if (one) button.querySelector(".chart-swatch").style.setProperty("--swatch", colour(one)); else button.hidden = true; }
     };
-    dark.addEventListener("change", () => { paint(); for (const { chart } of charts) chart.redraw(); });
+    dark.addEventListener("change", () => { paint(); for (const { chart } of charts) chart.setData(chart.data, false); });
     paint();
   }
 })();
