@@ -225,7 +225,7 @@ fn invalid_arguments_are_rejected(runs: &Runs) {
     rejected("translate", misspelled, "did you mean max_length?");
     let expected = "is a transformer, which does not support `zoo generate`";
     rejected("generate", "", expected);
-    rejected("attend", "", "<--text <TEXT>|--file <FILE>>");
+    rejected("attend", "", "<--text <TEXT>|--file <FILE>|--example <N>>");
     let expected = "--part has been renamed to --attention";
     rejected("attend", "--text a --part cross", expected);
     let expected = "--part has been renamed to --split";

@@ -63,6 +63,134 @@ function showTip(text, element) {
   tip.style.top = `${Math.max(4, Math.min(rectangle.top, innerHeight - box.height - 4))}px`;
 }
 
+// End of the shared colour scale, and whether larger weights have the same colour. In long texts, a
+// few rows would make all others pale: the first query of causal attention has a single key.
+function sharedScale(matrices, columns) {
+  const largest = matrices.flatMap((matrix) => Array.from({ length: matrix.length / columns }, (_, row) => maxAbs(matrix.subarray(row * columns, (row + 1) * columns))));
+  largest.sort((a, b) => a - b);
+  const max = largest.at(-1), most = largest[Math.floor(0.95 * (largest.length - 1))];
+  return largest.length >= 100 && most > 0 && most < max / 2 ? [most, true] : [max, false];
+}
+
+// Token and position, counted from 1; the position of a selected query is not its index.
+const tokenName = (label, i) => `${label.textContent} (${label.dataset.position ?? i + 1})`;
+
+const MAX_LINES = 4000;
+
+// More keys than this are shown as a text instead of a row.
+const MAX_KEYS = 300;
+
+// The keys as a text, coloured by the weights of one query: the last, or that of the row of the
+// heatmap that was pointed at.
+function initText(links, keys, queries) {
+  const text = Object.assign(document.createElement("p"), { className: "key-text", dir: "auto" });
+  const words = keys.map((label) => Object.assign(document.createElement("span"), { className: "word", textContent: label.textContent }));
+  text.append(...words.flatMap((word) => [word, document.createElement("wbr")]));
+  links.querySelector("svg").replaceWith(text);
+  const title = links.querySelector("p");
+  let weights = [], current = queries.length - 1;
+
+  function paint() {
+    title.textContent = `Weights of the query ${tokenName(queries[current], current)}, relative to the largest. Point at a row of the heatmap to see another query.`;
+    const row = weights.subarray(current * keys.length, (current + 1) * keys.length), max = maxAbs(row) || 1;
+    for (const [i, word] of words.entries()) word.style.setProperty("--product", Math.abs(row[i] / max).toFixed(3));
+  }
+  text.addEventListener("pointerover", (event) => {
+    const key = words.indexOf(event.target);
+    if (key >= 0) showTip(`${tokenName(queries[current], current)} → ${tokenName(keys[key], key)}\n${format(weights[current * keys.length + key])}`, event.target);
+  });
+  text.addEventListener("pointerleave", () => { tip.hidden = true; });
+  return {
+    highlight(row) { if (row !== null && row !== current) { current = row; paint(); } },
+    draw(_, newWeights) { weights = newWeights; paint(); },
+  };
+}
+
+// Keys above, queries below, and lines between them.
+function initLinks(links, keys, queries) {
+  if (keys.length > MAX_KEYS) return initText(links, keys, queries);
+  const svg = links.querySelector("svg");
+  const element = (name, attributes, text) => {
+    const created = document.createElementNS(svg.namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) created.setAttribute(key, value);
+    if (text !== undefined) created.textContent = text;
+    return created;
+  };
+  const measure = document.createElement("canvas").getContext("2d");
+  measure.font = "13px system-ui, sans-serif";
+  const short = (text) => ([...text].length > 14 ? `${[...text].slice(0, 13).join("")}…` : text);
+  const lay = (labels) => {
+    let end = 0;
+    const tokens = labels.map((label, index) => {
+      const text = short(label.textContent), cell = Math.max(measure.measureText(text).width + 14, 24);
+      end += cell;
+      return { text, index, x: end - cell / 2 };
+    });
+    return { tokens, end };
+  };
+  const above = lay(keys), below = lay(queries), end = Math.max(above.end, below.end);
+  // Centred, so that a monotonic alignment is vertical.
+  for (const row of [above, below]) for (const token of row.tokens) token.x += (end - row.end) / 2;
+  const TOP = 22, BOTTOM = 132;
+  svg.setAttribute("width", end);
+  svg.setAttribute("height", 154);
+  const lines = element("g", {});
+  svg.append(lines);
+  for (const [side, { tokens }, y] of [["key", above, TOP], ["query", below, BOTTOM + 4]]) {
+    for (const token of tokens) {
+      const text = element("text", { x: token.x.toFixed(1), y }, token.text);
+      text.addEventListener("pointerenter", () => point(side, token.index, text));
+      text.addEventListener("pointerleave", () => { tip.hidden = true; highlight(null, null); });
+      svg.append(text);
+    }
+  }
+  let value = () => 0, weights = [], shown = [null, null];
+
+  function drawLines(rows, columns) {
+    const found = [];
+    for (const row of rows) {
+      for (const column of columns) {
+        const size = Math.abs(value(row, column));
+        // Weaker ones would only be noise.
+        if (size >= 0.05) found.push({ row, column, size: Math.min(size, 1) });
+      }
+    }
+    found.sort((a, b) => b.size - a.size);
+    const paths = found.slice(0, MAX_LINES).map(({ row, column, size }) => {
+      const x1 = above.tokens[column].x.toFixed(1), x2 = below.tokens[row].x.toFixed(1);
+      const [y1, y2] = [TOP + 6, BOTTOM - 14], middle = (y1 + y2) / 2;
+      return element("path", {
+        d: `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`, "stroke-opacity": (0.15 + 0.85 * size).toFixed(2), "stroke-width": (0.6 + 3.4 * size).toFixed(1),
+        ...(weights[row * keys.length + column] < 0 ? { class: "negative" } : {}),
+      });
+    });
+    lines.replaceChildren(...paths);
+  }
+
+  const all = (labels) => labels.map((_, i) => i);
+  // Shows only the lines of a query or of a key; of all with neither.
+  function highlight(row, column) {
+    if (shown[0] === row && shown[1] === column) return;
+    shown = [row, column];
+    drawLines(row === null ? all(queries) : [row], column === null ? all(keys) : [column]);
+  }
+
+  // The strongest weights of a token.
+  function point(side, index, text) {
+    if (side === "query") highlight(index, null); else highlight(null, index);
+    const others = side === "query" ? keys : queries;
+    const at = (i) => (side === "query" ? weights[index * keys.length + i] : weights[i * keys.length + index]);
+    const strongest = all(others).sort((a, b) => Math.abs(at(b)) - Math.abs(at(a))).slice(0, 5);
+    const name = tokenName((side === "query" ? queries : keys)[index], index);
+    showTip([`${side} ${name}`, ...strongest.map((i) => `${format(at(i))} ${tokenName(others[i], i)}`)].join("\n"), text);
+  }
+
+  return {
+    highlight,
+    draw(newValue, newWeights) { value = newValue; weights = newWeights; shown = [undefined, undefined]; highlight(null, null); },
+  };
+}
+
 function initHeatmap(part) {
   const find = (selector) => part.querySelector(selector);
   const map = find(".map"), cells = find(".cells"), cursor = find(".cursor"), status = find("[role=status]");
@@ -74,8 +202,12 @@ function initHeatmap(part) {
   for (const element of part.querySelectorAll(".weights")) {
     (layers[element.dataset.layer] ||= [])[element.dataset.head] = decode(element);
   }
-  const sharedMax = Math.max(...layers.flat().map(maxAbs));
+  const [sharedMax, isClipped] = sharedScale(layers.flat(), columns);
   let weights, cell = null;
+  const links = initLinks(find(".links"), keys, queries);
+
+  // Rows stay readable if there are few of them.
+  const width = () => Number(size.value), height = () => Math.max(width(), rows <= 64 ? 16 : 0);
 
   const selection = () => (!head ? "" : `layer ${Number(layer.value) + 1}, ${head.value === "mean" ? "mean of all heads" : `head ${Number(head.value) + 1}`}`);
 
@@ -124,16 +256,21 @@ function initHeatmap(part) {
     paintMatrix(cells.querySelector("canvas"), weights);
     const below = weights.some((weight) => weight < 0);
     paint(find(".scale canvas"), 128, 1, (_, i) => gammaCorrected(below ? 2 * i / 127 - 1 : i / 127));
+    links.draw((row, column) => weights[row * columns + column] / scaleMax(weights, row, scale.value), weights);
+    const least = isClipped && scale.value === "shared" ? "≥ " : "";
     const end = scale.value === "row" ? "row max" : format(scaleMax(weights, 0, scale.value));
     find(".scale .min").textContent = below ? `-${end}` : "0";
-    find(".scale .max").textContent = end;
+    find(".scale .max").textContent = least + end;
     if (cell && !tip.hidden) describe(...cell);
   }
 
   function resize() {
-    map.style.setProperty("--cell", `${size.value}px`);
-    cells.style.width = `${size.value * columns}px`;
-    cells.style.height = `${size.value * rows}px`;
+    map.style.setProperty("--cell", `${width()}px`);
+    map.style.setProperty("--row", `${height()}px`);
+    find(".keys").classList.toggle("unlabelled", width() < 11);
+    find(".queries").classList.toggle("unlabelled", height() < 11);
+    cells.style.width = `${width() * columns}px`;
+    cells.style.height = `${height() * rows}px`;
     if (cell) mark(...cell);
   }
 
@@ -143,14 +280,14 @@ function initHeatmap(part) {
     queries[row].classList.add("active");
     keys[column].classList.add("active");
     cursor.hidden = false;
-    cursor.style.left = `${size.value * column}px`;
-    cursor.style.top = `${size.value * row}px`;
+    cursor.style.left = `${width() * column}px`;
+    cursor.style.top = `${height() * row}px`;
+    links.highlight(row, null);
   }
 
   function describe(row, column) {
     mark(row, column);
-    const name = (label, i) => `${label.textContent} (${i + 1})`;
-    const text = `${name(queries[row], row)} → ${name(keys[column], column)}\n${format(weights[row * columns + column])}`;
+    const text = `${tokenName(queries[row], row)} → ${tokenName(keys[column], column)}\n${format(weights[row * columns + column])}`;
     showTip(selection() ? `${text}\n${selection()}` : text, cursor);
     return text;
   }
@@ -158,21 +295,22 @@ function initHeatmap(part) {
   function hideTip() {
     tip.hidden = true;
     cursor.hidden = true;
+    links.highlight(null, null);
     for (const label of part.querySelectorAll(".active")) label.classList.remove("active");
   }
 
   // Scrolls a cell out from behind the sticky axes.
   function scrollTo(row, column) {
-    const side = Number(size.value), corner = find(".corner").getBoundingClientRect();
-    const fit = (i, from, visible) => Math.min(Math.max(from, side * (i + 2) - visible), side * Math.max(i - 1, 0));
-    map.scrollLeft = fit(column, map.scrollLeft, map.clientWidth - corner.width);
-    map.scrollTop = fit(row, map.scrollTop, map.clientHeight - corner.height);
+    const corner = find(".corner").getBoundingClientRect();
+    const fit = (i, side, from, visible) => Math.min(Math.max(from, side * (i + 2) - visible), side * Math.max(i - 1, 0));
+    map.scrollLeft = fit(column, width(), map.scrollLeft, map.clientWidth - corner.width);
+    map.scrollTop = fit(row, height(), map.scrollTop, map.clientHeight - corner.height);
   }
 
   cells.addEventListener("pointermove", (event) => {
     const box = cells.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top) / size.value);
-    const column = Math.floor((event.clientX - box.left) / size.value);
+    const row = Math.floor((event.clientY - box.top) / height());
+    const column = Math.floor((event.clientX - box.left) / width());
     if (row >= 0 && row < rows && column >= 0 && column < columns) describe(row, column);
   });
   cells.addEventListener("pointerleave", hideTip);
@@ -234,7 +372,8 @@ function initDocument(part) {
     current = [row, column];
     const word = sentences[row][column];
     word.classList.add("active");
-    const text = `${word.textContent}\n${word.dataset.weight} in sentence ${row + 1} (${list.children[row].dataset.weight})`;
+    const unknown = word.classList.contains("unknown") ? " (not in the vocabulary)" : "";
+    const text = `${word.textContent}${unknown}\n${word.dataset.weight} in sentence ${row + 1} (${list.children[row].dataset.weight})`;
     showTip(text, word);
     return text;
   }
@@ -258,7 +397,7 @@ function initDocument(part) {
     status.textContent = describe(row, index);
   }
 
-  colourBy.addEventListener("change", () => part.classList.toggle("product", colourBy.value === "product"));
+  colourBy.addEventListener("change", () => part.classList.toggle("by-word", colourBy.value === "word"));
   list.addEventListener("pointermove", (event) => {
     const row = sentences.findIndex((words) => words.includes(event.target));
     if (row >= 0) describe(row, sentences[row].indexOf(event.target)); else hideTip();
