@@ -35,17 +35,39 @@ impl ConfigError {
         }
     }
 
-    /// All errors of several configs, each once. An error that is not about a key comes alone.
-    pub fn merge(errors: Vec<Self>) -> Option<Self> {
-        let mut merged: Option<Self> = None;
-        for error in errors {
-            match (&mut merged, error) {
-                (Some(Self::Diagnostics(all)), Self::Diagnostics(more)) => all.extend(more),
-                (None, error) => merged = Some(error),
-                (Some(_), _) => {}
+    /// The errors of variants of a config, each with the name of the variant, of `count` variants in
+    /// all. The same problem is reported once. One that only some variants have names the first,
+    /// unless its location is the value that distinguishes them. An error that is not about a key
+    /// comes alone.
+    pub fn merge(errors: Vec<(String, Self)>, count: usize) -> Option<Self> {
+        let mut merged = Diagnostics::default();
+        let mut found: Vec<(usize, String)> = vec![];
+        for (variant, error) in errors {
+            let Self::Diagnostics(Diagnostics { list, help }) = error else {
+                return Some(error);
+            };
+            for diagnostic in list {
+                match merged.list.iter().position(|it| *it == diagnostic) {
+                    Some(i) => found[i].0 += 1,
+                    None => {
+                        merged.list.push(diagnostic);
+                        found.push((1, variant.clone()));
+                    }
+                }
+            }
+            for help in help {
+                if !merged.help.contains(&help) {
+                    merged.help.push(help);
+                }
             }
         }
-        merged
+        for (diagnostic, (times, variant)) in merged.list.iter_mut().zip(found) {
+            let is_swept = diagnostic.location.source.text().starts_with("--sweep ");
+            if times < count && !is_swept {
+                diagnostic.message += &format!("\n  variant: {}", Printable(&variant));
+            }
+        }
+        (!merged.list.is_empty()).then_some(Self::Diagnostics(merged))
     }
 }
 
@@ -55,21 +77,6 @@ pub struct Diagnostics {
     pub(crate) list: Vec<Diagnostic>,
     /// What to do about all of them.
     pub(crate) help: Vec<String>,
-}
-
-impl Diagnostics {
-    fn extend(&mut self, more: Self) {
-        for diagnostic in more.list {
-            if !self.list.contains(&diagnostic) {
-                self.list.push(diagnostic);
-            }
-        }
-        for help in more.help {
-            if !self.help.contains(&help) {
-                self.help.push(help);
-            }
-        }
-    }
 }
 
 impl fmt::Display for Diagnostics {

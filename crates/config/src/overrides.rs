@@ -79,6 +79,11 @@ impl Override {
         &location.source.text()[location.span()]
     }
 
+    /// The flag, such as `--set model.layers=4`.
+    pub fn flag_text(&self) -> String {
+        self.location.to_string()
+    }
+
     /// An error about the key.
     pub fn error(&self, message: String, help: String) -> ConfigError {
         let location = self.location.clone();

@@ -1,4 +1,4 @@
-//! Errors as they are shown on a terminal: with the line they are about, wrapped and in colour.
+//! Text on a terminal: errors with the line that they are about, wrapped and in colour.
 
 use std::io::IsTerminal;
 
@@ -12,6 +12,14 @@ use crate::ConfigError;
 use crate::error::{Diagnostic, Source};
 
 const MAX_WIDTH: usize = 100;
+
+/// The examples of a command's help, with a heading as clap's.
+#[macro_export]
+macro_rules! examples {
+    ($($line:literal),* $(,)?) => {
+        concat!("\u{1b}[1m\u{1b}[4mExamples:\u{1b}[0m", $("\n  ", $line),*)
+    };
+}
 
 /// How errors are formatted.
 #[derive(Debug, Clone, Copy, Default)]
