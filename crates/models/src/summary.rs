@@ -143,9 +143,9 @@ mod tests {
             .with("decoder", long, 123_456_789)
             .to_string();
         let expected = "a model
-  decoder     6 x 512, 8 heads, flash, cross-attention      123,456,789
+  decoder     6 x 512, 8 heads, flash, cross-attention  123,456,789
               flash, relu 2048, pre-norm
-  parameters                                                123,456,789";
+  parameters                                            123,456,789";
         assert_eq!(text, expected);
     }
 }

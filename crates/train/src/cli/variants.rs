@@ -149,7 +149,7 @@ fn combinations(swept: &[Vec<Override>]) -> Vec<Vec<Override>> {
     let mut all = vec![vec![]];
     for values in swept {
         let extended = all.iter().flat_map(|start: &Vec<Override>| {
-            let extend = |value: &Override| [&start[..], &[value.clone()]].concat();
+            let extend = |value: &Override| [&start[..], std::slice::from_ref(value)].concat();
             values.iter().map(extend)
         });
         all = extended.collect();
