@@ -127,23 +127,29 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// The bytes of a span, up to the end of its first line.
     pub(crate) fn new(source: &Arc<Source>, span: Range<usize>) -> Self {
         let text = source.text();
-        let mut start = span.start.min(text.len());
-        while !text.is_char_boundary(start) {
-            start -= 1;
-        }
-        let line = text[start..].lines().next().unwrap_or_default();
+        let boundary = |at: usize| text.floor_char_boundary(at.min(text.len()));
+        let start = boundary(span.start);
         Self {
             source: Arc::clone(source),
             start,
-            end: span.end.clamp(start, start + line.len()),
+            end: boundary(span.end).max(start),
         }
     }
 
     pub(crate) fn span(&self) -> Range<usize> {
         self.start..self.end
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.source.text()[self.span()]
+    }
+
+    /// The part of the span on its first line.
+    pub(crate) fn first_line(&self) -> Range<usize> {
+        let line = self.text().lines().next().unwrap_or_default();
+        self.start..self.start + line.len()
     }
 
     /// Line and column, counted from 1.

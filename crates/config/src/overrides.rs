@@ -75,8 +75,7 @@ impl Override {
 
     /// The value as it was written.
     pub fn value(&self) -> &str {
-        let location = &self.node.location;
-        &location.source.text()[location.span()]
+        self.node.location.text()
     }
 
     /// The flag, such as `--set model.layers=4`.
@@ -243,6 +242,7 @@ mod tests {
                 &["{ kind = \"lsh\", n_hashes = 2 }", "[1, 2]", "'a,b'"],
             ),
             ("model.attention=}x,[y", &["}x", "[y"]),
+            ("model.attention=a\nb", &["a\nb"]),
         ] {
             let expected = expected.iter().map(|it| (*it).to_owned()).collect();
             assert_eq!(values(text), Ok::<Vec<String>, String>(expected), "{text}");

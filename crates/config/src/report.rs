@@ -97,7 +97,7 @@ impl ErrorStyle {
             .map(|line| line.trim().to_owned())
             .chain(help)
             .collect();
-        let annotation = AnnotationKind::Primary.span(location.span());
+        let annotation = AnnotationKind::Primary.span(location.first_line());
         let mut snippet = Snippet::source(location.source.text()).annotation(annotation);
         if let Source::File { name, .. } = &*location.source {
             snippet = snippet.path(Printable(name).to_string());

@@ -53,11 +53,9 @@ impl Node {
 
     /// Parses the value of a flag at a location; a value that is not TOML is a string.
     pub(crate) fn parse_flag(location: Location) -> Self {
-        let span = location.span();
-        let text = &location.source.text()[span.clone()];
+        let (text, start) = (location.text(), location.span().start);
         let inside = |inner: Range<usize>| {
-            let inner = span.start + inner.start..span.start + inner.end;
-            Location::new(&location.source, inner)
+            Location::new(&location.source, start + inner.start..start + inner.end)
         };
         let value = match DeValue::parse(text) {
             Ok(value) => from_toml(value.get_ref(), &inside),

@@ -165,6 +165,16 @@ fn errors_come_before_anything_runs(opened: &OpenDevice) {
             &["--sweep", "training.steps=2,3", "--steps", "3"],
             "training.steps is also set by --steps 3",
         ),
+        (
+            &[
+                "--sweep",
+                "model.layers=1,2",
+                "--print-commands",
+                "--set",
+                "run.output=a\nb",
+            ],
+            "run.output=a\\nb/small-sweep cannot be printed",
+        ),
     ] {
         has(&failure_text(&sweep(&folder, arguments)), expected);
         assert!(!folder.join("runs").exists(), "{arguments:?}");

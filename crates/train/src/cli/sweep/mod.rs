@@ -10,6 +10,8 @@ mod results;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use zoo_spec::Printable;
+
 use self::child::{Children, Outcome};
 use super::arguments::TrainArguments;
 use super::print;
@@ -113,11 +115,18 @@ fn print_commands(sweep: &Sweep, actions: &[Action]) -> Result<()> {
 
 fn shell_command(words: &[OsString]) -> Result<String> {
     let quote = |word: &OsString| {
-        let quoted = word.to_str().and_then(|word| shlex::try_quote(word).ok());
-        quoted.map(String::from).ok_or_else(|| {
+        // Readers of the output take each line as a command.
+        let word = word.to_str().filter(|word| !word.contains('\n'));
+        let quoted = word.and_then(|word| shlex::try_quote(word).ok());
+        quoted.map(String::from)
+    };
+    let quote = |word: &OsString| {
+        quote(word).ok_or_else(|| {
+            let word = word.to_string_lossy();
             TrainError::Refused(format!(
-                "{} cannot be quoted for a shell: it is not UTF-8\n  help: rename it",
-                word.display()
+                "{} cannot be printed as part of a command: it is not UTF-8, or has a line break\n  \
+                 help: set it in the config instead",
+                Printable(&word)
             ))
         })
     };
