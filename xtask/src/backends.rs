@@ -61,15 +61,12 @@ impl Backends {
         features
     }
 
-    pub(crate) fn one(id: BackendId, install: bool) -> Self {
-        Self {
-            ids: vec![id],
-            install,
-        }
+    pub(crate) fn new(ids: Vec<BackendId>, install: bool) -> Self {
+        Self { ids, install }
     }
 
     pub(crate) fn only(&self, id: BackendId) -> Self {
-        Self::one(id, self.install)
+        Self::new(vec![id], self.install)
     }
 
     /// Installs what they need to be built and run, and returns the environment variables.

@@ -17,6 +17,9 @@ use crate::{libtorch, paths, print, program};
 #[allow(dead_code)]
 #[path = "../../crates/train/src/cli/arguments.rs"]
 mod arguments;
+#[allow(dead_code)]
+#[path = "../../crates/train/src/cli/variants.rs"]
+mod variants;
 
 #[derive(Args)]
 pub(crate) struct Train {
@@ -31,15 +34,21 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(&self) -> Result<()> {
         // Validate everything before anything slow.
-        let config = self.arguments.read_config()?;
-        if self.arguments.print_config {
-            print(&config.to_toml());
-            return Ok(());
-        }
+        let ids = if self.arguments.sweep.is_empty() {
+            let config = self.arguments.read_config()?;
+            if self.arguments.print_config {
+                print(&config.to_toml());
+                return Ok(());
+            }
+            vec![config.backend.name]
+        } else {
+            let variants = self.arguments.variants()?.variants;
+            variants.iter().map(|it| it.config.backend.name).collect()
+        };
         // All arguments are passed on, except the flag of this command.
         let arguments = std::env::args_os().skip(1);
         let arguments: Vec<OsString> = arguments.filter(|flag| flag != "--install").collect();
-        start(config.backend.name, self.install, &arguments)
+        start(ids, self.install, &arguments)
     }
 }
 
@@ -60,12 +69,12 @@ pub(crate) struct Zoo {
 
 impl Zoo {
     pub(crate) fn run(&self) -> Result<()> {
-        start(self.backend, self.install, &self.arguments)
+        start(vec![self.backend], self.install, &self.arguments)
     }
 }
 
-fn start(id: BackendId, install: bool, arguments: &[OsString]) -> Result<()> {
-    let backends = Backends::one(id, install);
+fn start(ids: Vec<BackendId>, install: bool, arguments: &[OsString]) -> Result<()> {
+    let backends = Backends::new(ids, install);
     let environment = backends.prepare()?;
     let mut command = Command::new(program::provide("zoo", &backends, &environment)?);
     command.args(arguments);

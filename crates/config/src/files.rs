@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use zoo_spec::closest_path;
 
-use crate::error::{ConfigError, Diagnostic, Location, join};
+use crate::error::{ConfigError, Diagnostic, Diagnostics, Location};
 use crate::tree::{Node, Value};
 use crate::{Config, Data, Files, Override};
 
@@ -41,7 +41,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::InvalidInput`] with the line, the key and the path of each missing file.
+    /// [`ConfigError::Diagnostics`] with the line, the key and the path of each missing file.
     pub fn check_files(
         &self,
         path: &Path,
@@ -77,15 +77,14 @@ impl Config {
                 message: format!("{key}: no such file: {}{base}{hint}", path.display()),
             }
         };
-        let diagnostics: Vec<Diagnostic> = missing.iter().map(diagnostic).collect();
         let (key, how) = match missing.iter().find(|(key, _)| *key != TOKENIZER) {
             Some((key, _)) => (*key, download(&text)),
             None => (TOKENIZER, "remove the key to train a tokenizer".to_owned()),
         };
-        Err(ConfigError::InvalidInput(format!(
-            "{}\n  help: {how}\n  help: or set another path: --set {key}=PATH",
-            join(&diagnostics)
-        )))
+        Err(ConfigError::Diagnostics(Diagnostics {
+            list: missing.iter().map(diagnostic).collect(),
+            help: vec![how, format!("or set another path: --set {key}=PATH")],
+        }))
     }
 }
 

@@ -24,6 +24,7 @@
 //! - `check` validates it: first key by key, then the consistency between keys;
 //! - `resolve` sets defaults that depend on other keys;
 //! - `estimate` computes a lower bound on the memory of a run;
+//! - `report` formats errors for a terminal;
 //! - `files` lists the input files and checks that they exist;
 //! - `write` prints a config, `template` one with comments, `describe` a mechanism, and `docs`
 //!   generates `docs/config.md`.
@@ -37,6 +38,7 @@ mod files;
 mod keys;
 mod overrides;
 mod renamed;
+mod report;
 mod resolve;
 mod sections;
 mod template;
@@ -50,10 +52,11 @@ use zoo_spec::{NotUtf8, closest_path};
 
 pub use self::describe::describe;
 pub use self::docs::{DOCS_PATH, docs};
-pub use self::error::ConfigError;
-use self::error::{Diagnostic, join, syntax_error};
+pub use self::error::{ConfigError, Diagnostics};
+use self::error::{Diagnostic, syntax_error};
 pub use self::estimate::DataSizes;
 pub use self::overrides::Override;
+pub use self::report::{ErrorStyle, wrap};
 pub use self::sections::*;
 pub use self::template::{TEMPLATES, template};
 use self::tree::Node;
@@ -138,10 +141,11 @@ impl Config {
     }
 }
 
-fn fail_on(mut diagnostics: Vec<Diagnostic>) -> Result<(), ConfigError> {
-    if diagnostics.is_empty() {
+fn fail_on(mut list: Vec<Diagnostic>) -> Result<(), ConfigError> {
+    if list.is_empty() {
         return Ok(());
     }
-    diagnostics.sort_by(|a, b| a.location.cmp(&b.location));
-    Err(ConfigError::Diagnostics(join(&diagnostics)))
+    list.sort_by(|a, b| a.location.cmp(&b.location));
+    let help = vec![];
+    Err(ConfigError::Diagnostics(Diagnostics { list, help }))
 }

@@ -1,8 +1,9 @@
 //! Keys set on the command line.
 
-use zoo_spec::Printable;
+use std::ops::Range;
+use std::sync::Arc;
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Diagnostic, Diagnostics, Location, Source};
 use crate::tree::{Node, Value};
 
 /// Keys of which a config has at most one.
@@ -16,6 +17,8 @@ const ALTERNATIVES: [[&str; 2]; 3] = [
 #[derive(Debug, Clone)]
 pub struct Override {
     path: Vec<String>,
+    /// Location of the key; the value has another.
+    location: Location,
     node: Node,
 }
 
@@ -25,45 +28,74 @@ impl Override {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::InvalidInput`] without a full key and `=`.
+    /// [`ConfigError::Diagnostics`] without a full key and `=`.
     pub fn set(text: &str) -> Result<Self, ConfigError> {
-        let flag = format!("--set {text}");
-        let invalid = |why: &str| {
-            let flag = Printable(&flag);
-            let help = "for example --set model.layers=4";
-            ConfigError::InvalidInput(format!("{flag}: {why}\n  help: {help}"))
-        };
-        let (key, value) = text
-            .split_once('=')
-            .ok_or_else(|| invalid("expected KEY=VALUE"))?;
-        let names = key.trim().split('.').map(str::trim);
-        let path: Vec<_> = names.map(str::to_owned).collect();
-        if path.len() < 2 || path.iter().any(String::is_empty) {
-            return Err(invalid("expected a key with its section"));
+        let flag = Flag::parse("--set", text, "--set model.layers=4")?;
+        let value = trimmed(text, flag.values.clone());
+        Ok(flag.with_value(value))
+    }
+
+    /// Parses the argument of `--sweep`, for example `model.layers=2,4`: a key with several values.
+    /// A comma in brackets or quotes is part of a value.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Diagnostics`] without a full key and `=`, and for an empty value.
+    pub fn sweep(text: &str) -> Result<Vec<Self>, ConfigError> {
+        let flag = Flag::parse("--sweep", text, "--sweep model.layers=2,4")?;
+        let values = split_values(text, flag.values.clone());
+        if let Some(empty) = values.iter().find(|value| value.is_empty()) {
+            return Err(flag.invalid(empty.clone(), "expected a value"));
         }
-        let node = Node::parse_flag(&flag, value.trim());
-        Ok(Self { path, node })
+        Ok(values.into_iter().map(|it| flag.with_value(it)).collect())
     }
 
     /// Sets a key by another flag: `--steps 100` sets `training.steps`.
     pub fn flag(flag: &str, key: &str, value: &str) -> Self {
+        let source = Arc::new(Source::Flag(format!("{flag} {value}")));
+        let value = Location::new(&source, flag.len() + 1..source.text().len());
         Self {
             path: key.split('.').map(str::to_owned).collect(),
-            node: Node::parse_flag(flag, value),
+            location: Location::new(&source, 0..flag.len()),
+            node: Node::parse_flag(value),
         }
     }
 
     /// Sets a key to a text that is not parsed: `--name 2` sets `run.name`.
     pub fn text(flag: &str, key: &str, value: &str) -> Self {
-        let mut text = Self::flag(flag, key, "");
+        let mut text = Self::flag(flag, key, value);
         text.node.value = Value::Text(value.to_owned());
         text
     }
 
+    /// The key with its section.
+    pub fn key(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// The value as it was written.
+    pub fn value(&self) -> &str {
+        self.node.location.text()
+    }
+
+    /// The flag, such as `--set model.layers=4`.
+    pub fn flag_text(&self) -> String {
+        self.location.to_string()
+    }
+
+    /// An error about the key.
+    pub fn error(&self, message: String, help: String) -> ConfigError {
+        let location = self.location.clone();
+        ConfigError::Diagnostics(Diagnostics {
+            list: vec![Diagnostic { location, message }],
+            help: vec![help],
+        })
+    }
+
     /// Sets the key. An alternative key of the file is removed, one of another flag is not.
     pub(crate) fn apply(&self, tree: &mut Node) {
-        tree.set(&self.path, self.node.clone());
-        let key = self.path.join(".");
+        tree.set(&self.path, &self.location, self.node.clone());
+        let key = self.key();
         for [one, other] in ALTERNATIVES {
             if key == one {
                 tree.remove_from_file(other);
@@ -74,6 +106,94 @@ impl Override {
     }
 }
 
+/// The argument of a flag `KEY=...`.
+struct Flag<'a> {
+    name: &'a str,
+    text: &'a str,
+    help: &'a str,
+    path: Vec<String>,
+    /// Bytes of the key and of the rest.
+    key: Range<usize>,
+    values: Range<usize>,
+}
+
+impl<'a> Flag<'a> {
+    fn parse(name: &'a str, text: &'a str, help: &'a str) -> Result<Self, ConfigError> {
+        let end = text.find('=');
+        let key = trimmed(text, 0..end.unwrap_or(text.len()));
+        let path = text[key.clone()].split('.').map(str::trim);
+        let flag = Self {
+            name,
+            text,
+            help,
+            path: path.map(str::to_owned).collect(),
+            values: end.map_or(0, |end| end + 1)..text.len(),
+            key,
+        };
+        if end.is_none() {
+            return Err(flag.invalid(0..text.len(), "expected KEY=VALUE"));
+        }
+        if flag.path.len() < 2 || flag.path.iter().any(String::is_empty) {
+            return Err(flag.invalid(flag.key.clone(), "expected a key with its section"));
+        }
+        Ok(flag)
+    }
+
+    fn location(&self, span: Range<usize>) -> Location {
+        let Self { name, text, .. } = self;
+        let source = Arc::new(Source::Flag(format!("{name} {text}")));
+        let start = name.len() + 1;
+        Location::new(&source, start + span.start..start + span.end)
+    }
+
+    fn with_value(&self, value: Range<usize>) -> Override {
+        Override {
+            path: self.path.clone(),
+            location: self.location(self.key.clone()),
+            node: Node::parse_flag(self.location(value)),
+        }
+    }
+
+    fn invalid(&self, span: Range<usize>, why: &str) -> ConfigError {
+        ConfigError::Diagnostics(Diagnostics {
+            list: vec![Diagnostic {
+                location: self.location(span),
+                message: why.to_owned(),
+            }],
+            help: vec![format!("for example {}", self.help)],
+        })
+    }
+}
+
+/// A span without the spaces around its text.
+fn trimmed(text: &str, span: Range<usize>) -> Range<usize> {
+    let inside = &text[span.clone()];
+    let start = span.start + (inside.len() - inside.trim_start().len());
+    start..start + inside.trim().len()
+}
+
+/// The values between commas that are not in brackets or quotes.
+fn split_values(text: &str, span: Range<usize>) -> Vec<Range<usize>> {
+    let (mut start, mut depth, mut quote) = (span.start, 0_usize, None);
+    let mut values = vec![];
+    for (at, character) in text[span.clone()].char_indices() {
+        match (quote, character) {
+            (Some(open), _) if open == character => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(character),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                values.push(trimmed(text, start..span.start + at));
+                start = span.start + at + 1;
+            }
+            (None, _) => {}
+        }
+    }
+    values.push(trimmed(text, start..span.end));
+    values
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,12 +202,12 @@ mod tests {
     fn flags_other_than_set() {
         let text = "[data]\nkind = \"reverse\"\n[model]\nkind = \"transformer\"\n";
         let parse = |flags: &[Override]| crate::Config::parse("a.toml", text, flags);
-        let steps = Override::flag("--steps 3", "training.steps", "3");
-        let name = Override::text("--name 2", "run.name", "2");
+        let steps = Override::flag("--steps", "training.steps", "3");
+        let name = Override::text("--name", "run.name", "2");
         let config = parse(&[name, steps]).expect("a valid config");
         assert_eq!(config.run.name.as_deref(), Some("2"));
         assert_eq!(config.training.steps, Some(3));
-        let steps = Override::flag("--steps 0", "training.steps", "0");
+        let steps = Override::flag("--steps", "training.steps", "0");
         let error = parse(&[steps]).expect_err("no steps").to_string();
         assert!(error.starts_with("--steps 0: training.steps"), "{error}");
     }
@@ -103,6 +223,36 @@ mod tests {
             let message = Override::set(text).expect_err(text).to_string();
             let start = format!("--set {text}: {part}\n  help: ");
             assert!(message.starts_with(&start), "{message}");
+        }
+    }
+
+    #[test]
+    fn swept_values() {
+        let values = |text: &str| {
+            let swept = Override::sweep(text).map_err(|error| error.to_string())?;
+            let keys = swept.iter().all(|it| it.key() == "model.attention");
+            assert!(keys, "{text}");
+            Ok(swept.iter().map(|it| it.value().to_owned()).collect())
+        };
+        for (text, expected) in [
+            ("model.attention=flash", &["flash"][..]),
+            (" model . attention = flash , linear", &["flash", "linear"]),
+            (
+                "model.attention={ kind = \"lsh\", n_hashes = 2 },[1, 2],'a,b'",
+                &["{ kind = \"lsh\", n_hashes = 2 }", "[1, 2]", "'a,b'"],
+            ),
+            ("model.attention=}x,[y", &["}x", "[y"]),
+            ("model.attention=a\nb", &["a\nb"]),
+        ] {
+            let expected = expected.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(values(text), Ok::<Vec<String>, String>(expected), "{text}");
+        }
+        for text in ["model.attention=", "model.attention=a,,b", "model.a=a,"] {
+            let message = Override::sweep(text).expect_err(text).to_string();
+            let expected = format!(
+                "--sweep {text}: expected a value\n  help: for example --sweep model.layers=2,4"
+            );
+            assert_eq!(message, expected);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! A parsed config in which every key and value has a location.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{ConfigError, Location, syntax_error};
+use crate::error::{ConfigError, Location, Source, syntax_error};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -35,19 +36,11 @@ pub(crate) struct Entry {
 
 impl Node {
     pub(crate) fn parse_file(name: &str, text: &str) -> Result<Self, ConfigError> {
-        // Computed once for the locations of all values.
-        let ends = text.match_indices('\n').map(|(end, _)| end + 1);
-        let line_starts: Vec<usize> = std::iter::once(0).chain(ends).collect();
-        let location = |span: Range<usize>| {
-            let line = line_starts.partition_point(|start| *start <= span.start);
-            let start = line_starts[line - 1];
-            let before = text.get(start..span.start).unwrap_or(&text[start..]);
-            Location::File {
-                name: name.to_owned(),
-                line,
-                column: before.chars().count() + 1,
-            }
-        };
+        let source = Arc::new(Source::File {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        });
+        let location = |span: Range<usize>| Location::new(&source, span);
         let table = DeTable::parse(text).map_err(|error| {
             let location = location(error.span().unwrap_or(0..0));
             syntax_error(&location, &error.message().replace('\n', ", "))
@@ -58,11 +51,14 @@ impl Node {
         })
     }
 
-    /// Parses the value of a flag; a value that is not TOML is a string.
-    pub(crate) fn parse_flag(flag: &str, text: &str) -> Self {
-        let location = Location::Flag(flag.to_owned());
+    /// Parses the value of a flag at a location; a value that is not TOML is a string.
+    pub(crate) fn parse_flag(location: Location) -> Self {
+        let (text, start) = (location.text(), location.span().start);
+        let inside = |inner: Range<usize>| {
+            Location::new(&location.source, start + inner.start..start + inner.end)
+        };
         let value = match DeValue::parse(text) {
-            Ok(value) => from_toml(value.get_ref(), &|_| location.clone()),
+            Ok(value) => from_toml(value.get_ref(), &inside),
             Err(_) => Value::Text(text.to_owned()),
         };
         Self { location, value }
@@ -83,14 +79,13 @@ impl Node {
         }
     }
 
-    /// Sets the value at a path. A name on the way becomes a table with that `kind`, so that its keys
-    /// can be set.
-    pub(crate) fn set(&mut self, path: &[String], node: Self) {
+    /// Sets the value at a path, of which the key is at `location`. A name on the way becomes a table
+    /// with that `kind`, so that its keys can be set.
+    pub(crate) fn set(&mut self, path: &[String], location: &Location, node: Self) {
         let [first, rest @ ..] = path else {
             *self = node;
             return;
         };
-        let location = node.location.clone();
         let entry = |key: &str, node: Self| Entry {
             key: key.to_owned(),
             location: node.location.clone(),
@@ -112,9 +107,9 @@ impl Node {
             entries.len() - 1
         });
         if rest.is_empty() {
-            entries[index].location = location;
+            entries[index].location = location.clone();
         }
-        entries[index].node.set(rest, node);
+        entries[index].node.set(rest, location, node);
     }
 
     /// Removes the key at a path `section.key`, unless a flag set it.
@@ -127,7 +122,7 @@ impl Node {
         };
         for section in sections.iter_mut().filter(|entry| entry.key == section) {
             if let Value::Table(entries) = &mut section.node.value {
-                let is_flag = |entry: &Entry| matches!(entry.location, Location::Flag(_));
+                let is_flag = |entry: &Entry| matches!(&*entry.location.source, Source::Flag(_));
                 entries.retain(|entry| entry.key != key || is_flag(entry));
             }
         }
@@ -194,19 +189,14 @@ mod tests {
     fn locations_of_keys_and_values() {
         let tree = Node::parse_file("a.toml", "# é\n[run]\nname = \"é\" # x\n\n[b.c]\nd=[1, 2]");
         let tree = tree.expect("valid TOML");
-        let location = |line, column| Location::File {
-            name: "a.toml".to_owned(),
-            line,
-            column,
-        };
         let name = tree.find("run.name").expect("an entry");
-        assert_eq!(name.location, location(3, 1));
-        assert_eq!(name.node.location, location(3, 8));
+        assert_eq!(name.location.to_string(), "a.toml:3:1");
+        assert_eq!(name.node.location.to_string(), "a.toml:3:8");
         let list = tree.find("b.c.d").expect("an entry");
         let Value::List(list) = &list.node.value else {
             panic!("a list");
         };
-        assert_eq!(list[1].location, location(6, 7));
+        assert_eq!(list[1].location.to_string(), "a.toml:6:7");
     }
 
     #[test]
@@ -220,9 +210,6 @@ mod tests {
         let text: String = (0..100_000).map(|i| format!("k{i} = 1\n")).collect();
         let tree = Node::parse_file("a.toml", &text).expect("valid TOML");
         let last = tree.find("k99999").expect("an entry");
-        let Location::File { line, column, .. } = last.node.location else {
-            panic!("a location in the file");
-        };
-        assert_eq!((line, column), (100_000, 10));
+        assert_eq!(last.node.location.line_and_column(), (100_000, 10));
     }
 }

@@ -98,7 +98,7 @@ fn unknown_template() {
 
 #[test]
 fn errors_name_the_flag() {
-    let backend = Override::flag("--backend wpgu", "backend.name", "wpgu");
+    let backend = Override::flag("--backend", "backend.name", "wpgu");
     let message = error_message(REVERSE, &[backend]);
     let start = "--backend wpgu: backend.name: unknown backend";
     assert!(message.starts_with(start), "{message}");

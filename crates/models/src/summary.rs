@@ -22,6 +22,9 @@ pub struct Part {
     pub parameters: usize,
 }
 
+/// Longer sizes are continued on the next line, so that the table fits 80 columns.
+const MAX_SIZES: usize = 44;
+
 impl Summary {
     /// Creates a summary without parts.
     pub fn new(title: impl Into<String>) -> Self {
@@ -56,28 +59,47 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = grouped(self.parameters());
-        let width = |text: fn(&Part) -> &str| {
-            let widths = self.parts.iter().map(|part| text(part).chars().count());
-            widths.max().unwrap_or(0)
-        };
-        let name = width(|part| &part.name).max("parameters".len());
-        let sizes = width(|part| &part.sizes);
+        let parts = self.parts.iter().map(|part| (part, lines(&part.sizes)));
+        let parts: Vec<(&Part, Vec<String>)> = parts.collect();
+        let len = |text: &str| text.chars().count();
+        let names = parts.iter().map(|(part, _)| len(&part.name));
+        let name = names.max().unwrap_or(0).max(len("parameters"));
+        let sizes = parts.iter().flat_map(|(_, lines)| lines);
+        let sizes = sizes.map(|line| len(line)).max().unwrap_or(0);
         writeln!(f, "{}", self.title)?;
-        for part in &self.parts {
+        for (part, lines) in &parts {
             let count = match part.parameters {
                 0 => "-".to_owned(),
                 count => grouped(count),
             };
+            let first = lines.first().map_or("", String::as_str);
             writeln!(
                 f,
-                "  {:name$}  {:sizes$}  {count:>width$}",
+                "  {:name$}  {first:sizes$}  {count:>width$}",
                 part.name,
-                part.sizes,
                 width = total.len()
             )?;
+            for line in lines.iter().skip(1) {
+                writeln!(f, "  {:name$}  {line}", "")?;
+            }
         }
         write!(f, "  {:name$}  {:sizes$}  {total}", "parameters", "")
     }
+}
+
+/// Lines of whole words.
+fn lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = vec![];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= MAX_SIZES => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Sizes of a matrix, or the name of the embedding that is used instead.
@@ -116,5 +138,14 @@ mod tests {
   parameters                     512,000";
         assert_eq!(summary.to_string(), text);
         assert_eq!(summary.parameters(), 512_000);
+        let long = "6 x 512, 8 heads, flash, cross-attention flash, relu 2048, pre-norm";
+        let text = Summary::new("a model")
+            .with("decoder", long, 123_456_789)
+            .to_string();
+        let expected = "a model
+  decoder     6 x 512, 8 heads, flash, cross-attention  123,456,789
+              flash, relu 2048, pre-norm
+  parameters                                            123,456,789";
+        assert_eq!(text, expected);
     }
 }

@@ -5,6 +5,8 @@ mod cli;
 mod hub;
 mod train;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -61,6 +63,12 @@ impl Folder {
         let path = self.file_path(name);
         std::fs::write(&path, text).expect("a temporary file");
         path
+    }
+
+    /// The names of the files and folders in it.
+    fn entries(&self) -> BTreeSet<OsString> {
+        let entries = std::fs::read_dir(self.path()).expect("a folder");
+        entries.flatten().map(|entry| entry.file_name()).collect()
     }
 
     /// Writes an executable shell script.

@@ -68,6 +68,7 @@ fn zoo_is_built_and_started() {
         ("flex", "train a.toml --backend cpu --overwrite"),
         ("ndarray", "train a.toml --dry-run --steps 3 --name b"),
         ("flex", resume),
+        ("ndarray", "train a.toml --sweep model.layers=1,2 --resume"),
         // --backend overrides --set.
         (
             "ndarray",

@@ -1,5 +1,5 @@
-//! The arguments of `zoo train`. `cargo xtask train` compiles this file as well, to check them
-//! before it builds the program.
+//! The arguments of `zoo train`. `cargo xtask train` compiles this file and `variants.rs` as well, to
+//! check them before it builds the program.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,14 @@ pub(crate) struct TrainArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
+    /// Train a variant for each value, one after the other, in NAME-sweep; repeat it to combine keys
+    #[arg(long, value_name = "KEY=VALUE,...", conflicts_with_all = ["print_config", "step"])]
+    pub(crate) sweep: Vec<String>,
+
+    /// Print one command for each variant instead, for Slurm, GNU parallel or Kubernetes
+    #[arg(long, requires = "sweep", conflicts_with = "dry_run")]
+    pub(crate) print_commands: bool,
+
     /// Print the config with all defaults and exit
     #[arg(long, conflicts_with_all = ["resume", "overwrite", "plain"])]
     pub(crate) print_config: bool,
@@ -40,7 +48,7 @@ pub(crate) struct TrainArguments {
     #[arg(long, conflicts_with = "print_config")]
     pub(crate) dry_run: bool,
 
-    /// Continue from the last checkpoint
+    /// Continue from the last checkpoint; with --sweep, skip finished variants and start missing ones
     #[arg(long, conflicts_with = "overwrite")]
     pub(crate) resume: bool,
 
@@ -65,23 +73,8 @@ impl TrainArguments {
     /// Reads the config with its overrides. Checks that its data files exist, unless it is only
     /// printed.
     pub(crate) fn read_config(&self) -> Result<Config, ConfigError> {
-        let (path, mut overrides) = self.config_file()?;
-        for text in &self.set {
-            overrides.push(Override::set(text)?);
-        }
-        // After --set, so that they take precedence.
-        if let Some(steps) = self.steps.map(|steps| steps.to_string()) {
-            let flag = format!("--steps {steps}");
-            overrides.push(Override::flag(&flag, "training.steps", &steps));
-        }
-        if let Some(name) = &self.name {
-            let flag = format!("--name {name}");
-            overrides.push(Override::text(&flag, "run.name", name));
-        }
-        if let Some(name) = self.backend.map(|backend| backend.to_string()) {
-            let flag = format!("--backend {name}");
-            overrides.push(Override::flag(&flag, "backend.name", &name));
-        }
+        let (path, run) = self.config_file()?;
+        let overrides = [run, self.set_overrides()?, self.flag_overrides()].concat();
         let config = Config::read(&path, &overrides)?;
         if !self.print_config {
             config.check_files(&path, &overrides, self.resume)?;
@@ -89,8 +82,23 @@ impl TrainArguments {
         Ok(config)
     }
 
+    pub(crate) fn set_overrides(&self) -> Result<Vec<Override>, ConfigError> {
+        self.set.iter().map(|text| Override::set(text)).collect()
+    }
+
+    /// The flags of their own for some keys. They take precedence over --set.
+    pub(crate) fn flag_overrides(&self) -> Vec<Override> {
+        let steps = self.steps.map(|steps| steps.to_string());
+        let steps = steps.map(|steps| Override::flag("--steps", "training.steps", &steps));
+        let name = self.name.as_ref();
+        let name = name.map(|name| Override::text("--name", "run.name", name));
+        let backend = self.backend.map(|backend| backend.to_string());
+        let backend = backend.map(|name| Override::flag("--backend", "backend.name", &name));
+        [steps, name, backend].into_iter().flatten().collect()
+    }
+
     /// The config file. For a run folder, which may have been moved, also its name and parent.
-    fn config_file(&self) -> Result<(PathBuf, Vec<Override>), ConfigError> {
+    pub(crate) fn config_file(&self) -> Result<(PathBuf, Vec<Override>), ConfigError> {
         let folder = &self.config;
         if !folder.is_dir() {
             return Ok((folder.clone(), vec![]));
@@ -111,7 +119,7 @@ impl TrainArguments {
         let parent = folder.parent().map(Path::to_string_lossy);
         let parent = parent.filter(|it| !it.is_empty()).unwrap_or(".".into());
         let overrides = [("run.output", parent), ("run.name", name)];
-        let overrides = overrides.map(|(key, value)| Override::text(&flag, key, &value));
+        let overrides = overrides.map(|(key, value)| Override::text("train", key, &value));
         Ok((file, overrides.into()))
     }
 }

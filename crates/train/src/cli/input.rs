@@ -1,8 +1,9 @@
 //! Line input from a file, a pipe or a terminal.
 
-use std::io::{BufRead, Cursor, IsTerminal};
+use std::io::{BufRead, BufReader, Cursor, IsTerminal};
 use std::path::Path;
 
+use super::prompt::Prompt;
 use crate::out::{print_error_line, print_prompt};
 use crate::{Result, TrainError};
 
@@ -17,6 +18,8 @@ pub(super) struct Input {
     name: String,
     /// Whether lines are typed at a prompt.
     pub(super) is_interactive: bool,
+    /// Line editing, which needs a terminal for its output as well.
+    prompt: Option<Prompt>,
 }
 
 impl Input {
@@ -27,13 +30,16 @@ impl Input {
                 reader: Box::new(Cursor::new(zoo_data::plain_text(path)?)),
                 name: path.display().to_string(),
                 is_interactive: false,
+                prompt: None,
             });
         }
         let stdin = std::io::stdin();
         Ok(Self {
             is_interactive: stdin.is_terminal(),
-            reader: Box::new(stdin.lock()),
+            // Not locked, because the prompt reads it as well.
+            reader: Box::new(BufReader::new(stdin)),
             name: "standard input".to_owned(),
+            prompt: None,
         })
     }
 
@@ -45,6 +51,9 @@ impl Input {
         mut each: impl FnMut(&[Line]) -> Result<()>,
     ) -> Result<()> {
         let size = if self.is_interactive { 1 } else { size.max(1) };
+        if self.is_interactive && std::io::stdout().is_terminal() {
+            self.prompt = Some(Prompt::open()?);
+        }
         let mut number = 0;
         loop {
             let mut lines = vec![];
@@ -82,6 +91,9 @@ impl Input {
     }
 
     fn line(&mut self, number: usize) -> Result<Option<String>> {
+        if let Some(prompt) = &mut self.prompt {
+            return prompt.line();
+        }
         if self.is_interactive {
             // To standard error, so that it is not part of the output.
             print_prompt("> ");
@@ -111,6 +123,7 @@ mod tests {
             reader: Box::new(Cursor::new(bytes)),
             name: "input".to_owned(),
             is_interactive: false,
+            prompt: None,
         };
         let mut batches = vec![];
         let result = input.for_each_batch(size, |lines| {

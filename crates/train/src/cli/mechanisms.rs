@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use clap::Args;
-use zoo_config::describe;
+use zoo_config::{describe, wrap};
 use zoo_spec::{Mechanism, Printable};
 
-use super::terminal::{table, width, wrap};
+use super::terminal::{table, width};
 use super::{Command, print};
 use crate::{Result, TrainError};
 

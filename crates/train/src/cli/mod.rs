@@ -12,11 +12,14 @@ mod input;
 pub mod inspect;
 pub mod mechanisms;
 pub mod new;
+mod prompt;
 pub mod runs;
 mod signals;
+mod sweep;
 mod terminal;
 pub mod train;
 pub mod translate;
+mod variants;
 
 use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
@@ -27,7 +30,8 @@ use zoo_config::Override;
 use zoo_spec::{Backend, BackendId, printable_text};
 
 use self::arguments::with_names;
-pub use crate::out::print_error_line;
+pub use crate::out::print_error;
+use crate::out::print_error_line;
 use crate::{CheckpointChoice, Result, TrainError, TrainedRun};
 
 /// A command of the program that writes its output to `out`.

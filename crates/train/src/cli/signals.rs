@@ -23,6 +23,19 @@ pub(super) struct StopSignal {
 impl StopSignal {
     /// Stops the run of `interrupter` on a signal.
     pub(super) fn listen(interrupter: &Interrupter) -> Result<Self> {
+        Self::start(interrupter, None)
+    }
+
+    /// Passes signals on to the process that trains, which decides when to stop. The first one also
+    /// triggers `interrupter`.
+    pub(super) fn forward(
+        interrupter: &Interrupter,
+        to: impl Fn(u8) + Send + 'static,
+    ) -> Result<Self> {
+        Self::start(interrupter, Some(Box::new(to)))
+    }
+
+    fn start(interrupter: &Interrupter, forward: Option<Forward>) -> Result<Self> {
         let stop_signal = Self {
             signal: Arc::new(AtomicU8::new(INTERRUPT)),
         };
@@ -30,6 +43,7 @@ impl StopSignal {
             stop_signal: stop_signal.clone(),
             interrupter: interrupter.clone(),
             first: None,
+            forward,
         };
         handle_signals(state).map_err(|error| {
             TrainError::Refused(format!("signal handlers cannot be installed: {error}"))
@@ -43,9 +57,13 @@ impl StopSignal {
     }
 }
 
+type Forward = Box<dyn Fn(u8) + Send>;
+
 struct SignalState {
     stop_signal: StopSignal,
     interrupter: Interrupter,
+    /// Passes a signal on to the process that trains, if it is another one.
+    forward: Option<Forward>,
     /// The time of the first signal.
     first: Option<Instant>,
 }
@@ -56,14 +74,18 @@ impl SignalState {
     /// second count as one, because shells send them to a program and to its group.
     fn handle(&mut self, signal: u8) -> bool {
         const TOGETHER: Duration = Duration::from_millis(500);
+        if let Some(forward) = &self.forward {
+            forward(signal);
+        }
         match self.first {
+            Some(_) if self.forward.is_some() => false,
             Some(first) => signal == INTERRUPT && first.elapsed() > TOGETHER,
             None => {
                 self.first = Some(Instant::now());
                 self.stop_signal.signal.store(signal, Ordering::Relaxed);
                 self.interrupter.stop();
-                // The dashboard shows it by itself.
-                if !dashboard::is_open() {
+                // The dashboard and another process show it by themselves.
+                if !dashboard::is_open() && self.forward.is_none() {
                     print_error_line(
                         "\nstopping after this step with a checkpoint (Ctrl-C again: exit \
                          immediately)",
@@ -134,6 +156,7 @@ mod tests {
                 signal: Arc::new(AtomicU8::new(INTERRUPT)),
             },
             interrupter: Interrupter::new(),
+            forward: None,
             first: None,
         };
         // The dashboard's key.

@@ -1,4 +1,4 @@
-//! Tables and text that fit the terminal.
+//! Tables that fit the terminal.
 
 use std::io::IsTerminal;
 
@@ -46,45 +46,9 @@ pub(super) fn table<const N: usize>(
     format!("{table}\n")
 }
 
-/// Wraps lines at spaces. Continuation lines start at the second column of a line with two columns,
-/// else they are indented by two.
-pub(super) fn wrap(text: &str, width: usize) -> String {
-    text.lines().map(|line| wrap_line(line, width)).collect()
-}
-
-fn wrap_line(line: &str, width: usize) -> String {
-    let len = |text: &str| text.chars().count();
-    let text = line.trim_start();
-    let indent = match text.split_once("  ") {
-        Some((_, second)) => len(line) - len(second.trim_start()),
-        None => len(line) - len(text) + 2,
-    };
-    let mut rest = line.to_owned();
-    let mut wrapped = String::new();
-    while len(&rest) > width {
-        let spaces = rest.char_indices().take(width + 1);
-        let Some((at, _)) = spaces.filter(|(at, c)| *at > indent && *c == ' ').last() else {
-            break;
-        };
-        wrapped += rest[..at].trim_end();
-        wrapped.push('\n');
-        rest = " ".repeat(indent) + rest[at..].trim_start();
-    }
-    wrapped + &rest + "\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn continuation_lines_are_indented() {
-        let text = "attention: a long line\n\n  time     O(n·w) and so on\n  https://long.example";
-        let expected = "attention: a long\n  line\n\n  time     O(n·w)\n           and so\n           \
-                        on\n  https://long.example\n";
-        assert_eq!(wrap(text, 18), expected);
-        assert_eq!(wrap("ab cd", 5), "ab cd\n");
-    }
 
     #[test]
     fn tables_fit_the_width() {

@@ -7,6 +7,7 @@ use clap::Args;
 use super::arguments::TrainArguments;
 use super::print;
 use super::signals::StopSignal;
+use super::sweep;
 use crate::training::dry_run;
 use crate::{Result, StopReason, TrainOptions, train};
 
@@ -22,11 +23,6 @@ impl Train {
     /// interrupted.
     pub fn run(self) -> Result<ExitCode> {
         let arguments = self.arguments;
-        let config = arguments.read_config()?;
-        if arguments.print_config {
-            print(&mut std::io::stdout(), &config.to_toml())?;
-            return Ok(ExitCode::SUCCESS);
-        }
         let options = TrainOptions {
             resume: arguments.resume,
             step: arguments.step,
@@ -35,6 +31,14 @@ impl Train {
             plain: arguments.plain,
             ..TrainOptions::default()
         };
+        if !arguments.sweep.is_empty() {
+            return sweep::run(&arguments, &options);
+        }
+        let config = arguments.read_config()?;
+        if arguments.print_config {
+            print(&mut std::io::stdout(), &config.to_toml())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if arguments.dry_run {
             let mut printed = Ok(());
             let out = &mut std::io::stdout();

@@ -29,8 +29,8 @@ pub(crate) fn interval_line(interval: &Interval, last_step: usize) -> String {
 }
 
 pub(crate) fn validation_line(metrics: &Metrics, is_best: bool) -> String {
-    let best = if is_best { "  (best so far)" } else { "" };
-    format!("  validation: {}{best}", metric_values(metrics))
+    let best = if is_best { " (best)" } else { "" };
+    format!("  valid: {}{best}", metric_values(metrics))
 }
 
 /// The samples of a validation, a line each.
@@ -54,7 +54,7 @@ pub(crate) fn metric_values(metrics: &Metrics) -> String {
         format!("{} {}", metric.name(), metric_value(metric, value))
     };
     let values: Vec<String> = metrics.values().into_iter().map(value).collect();
-    values.join("  ")
+    values.join(" ")
 }
 
 /// The value of a metric; fractions as percentages.

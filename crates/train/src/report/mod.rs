@@ -7,7 +7,7 @@ pub(crate) mod summary;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use zoo_config::Metric;
+use zoo_config::{Metric, wrap};
 use zoo_spec::printable_text;
 
 use self::dashboard::Dashboard;
@@ -15,6 +15,9 @@ use crate::files::Appender;
 use crate::out::print_line;
 use crate::run::Row;
 use crate::{Interrupter, Metrics, Result, TrainOptions};
+
+/// Columns of the log.
+const WIDTH: usize = 80;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Interval {
@@ -172,8 +175,10 @@ impl Reporter {
         }
     }
 
-    /// A line that the dashboard shows in another way.
+    /// A line that the dashboard shows in another way, wrapped.
     fn log_line(&mut self, line: &str) {
+        let line = wrap(line, WIDTH);
+        let line = line.trim_end();
         if let Output::Plain = self.output {
             print_line(line);
         }

@@ -58,7 +58,7 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    fn mode(&self) -> OpenMode {
+    pub(crate) fn mode(&self) -> OpenMode {
         match (self.resume, self.overwrite) {
             (true, _) => OpenMode::Resume,
             (false, true) => OpenMode::Overwrite,

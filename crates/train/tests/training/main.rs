@@ -16,6 +16,7 @@ mod shared;
 #[cfg(unix)]
 mod signals;
 mod support;
+mod sweep;
 #[cfg(unix)]
 mod terminal;
 
@@ -51,6 +52,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
         trials.extend(signals::trials(opened));
         #[cfg(unix)]
         trials.extend(terminal::trials(opened));
+        trials.extend(sweep::trials(opened));
         trials.extend(data::trials(opened));
         trials.extend(checkpoints::trials(opened));
         trials.extend(refusals::trials(opened));

@@ -75,12 +75,17 @@ fn invalid_configs_are_reported_with_their_location(opened: &OpenDevice) {
     let path = folder.write("missing.toml", text);
     let text = failure_text(&zoo_train(&path, &[]));
     let here = std::env::current_dir().unwrap();
-    let expected = format!(
-        "{}:3:9: data.train: no such file: no/play.txt (relative to {})\n  help: download the data",
-        path.display(),
-        here.display()
-    );
-    has(&text, &expected);
+    for part in [
+        format!(
+            "error: data.train: no such file: no/play.txt (relative to {})\n",
+            here.display()
+        ),
+        format!(" --> {}:3:9\n", path.display()),
+        "\n3 | train = \"no/play.txt\"\n  |         ^^^^^^^^^^^^^\n".to_owned(),
+        "\n  = help: download the data".to_owned(),
+    ] {
+        has(&text, &part);
+    }
     // Reported before a device is opened.
     lacks(&text, "device:");
 
@@ -157,7 +162,8 @@ fn out_of_range_values_are_rejected(_: &OpenDevice) {
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(1), "{set}");
         let message = output_text(&output);
-        has(&message, format!("--set {set}: {key} must be"));
+        has(&message, format!("error: {key} must be"));
+        has(&message, format!("\n1 | --set {set}\n"));
         lacks(&message, "panicked");
     }
 }

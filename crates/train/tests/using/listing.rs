@@ -246,8 +246,19 @@ fn comparison_of_runs(runs: &Runs) {
     ] {
         has(&html, part);
     }
+    // Runs with the same metric are compared by quality and cost.
+    let (costs, curves) = html.split_once("<h2>Curves</h2>").unwrap();
+    has(costs, "<h2>Quality against cost</h2>");
+    has(
+        costs,
+        "aria-label=\"best exact against training time in seconds (higher is better)\"",
+    );
+    for (run, is_compared) in [("shared/first", true), ("a&amp;b", true), ("Gpt", false)] {
+        let legend = format!("{run}, exact ");
+        assert_eq!(costs.contains(&legend), is_compared, "{costs}");
+    }
     // All curves are in one plot.
-    let svg = html.split("<svg").nth(1).unwrap();
+    let svg = curves.split("<svg").nth(1).unwrap();
     for run in ["shared/first", "a&amp;b", "Gpt"] {
         has(svg, format!("{run}, lowest "));
     }

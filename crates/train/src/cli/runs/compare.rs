@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use zoo_config::{Config, Metric};
 use zoo_viz::escape;
-use zoo_viz::units::count;
+use zoo_viz::plot::{Axis, Line, Plot, Scale, Ticks};
+use zoo_viz::units::{count, number};
 
-use super::record::RunContent;
+use super::record::{RunContent, RunRecord};
 use super::{parameters, steps};
 use crate::report::format::{duration, metric_value};
 use crate::run::{TEST, curve, plot};
@@ -31,17 +32,22 @@ svg { overflow: visible }
 </style>
 "#;
 
-/// One self-contained HTML page.
-pub(super) fn page(runs: &[RunContent]) -> String {
+/// One self-contained HTML page, with notes at its start.
+pub(in crate::cli) fn page(runs: &[RunContent], notes: &[String]) -> String {
     let title = format!("Comparison of {} runs", runs.len());
     let mut html = format!("{HEAD}<title>{title}</title>\n</head>\n<body>\n<h1>{title}</h1>\n");
     let (header, rows) = final_values(runs);
     write_table(&mut html, &header, &rows);
-    html.push_str("<h2>Curves</h2>\n<div class=\"plots\">\n");
-    for svg in plots(runs) {
-        let _ = writeln!(html, "<div>{svg}</div>");
+    for note in notes {
+        let _ = writeln!(html, "<p>{}</p>", escape(note));
     }
-    html.push_str("</div>\n<h2>Config differences</h2>\n");
+    write_plots(
+        &mut html,
+        "Quality against cost",
+        &quality_against_cost(runs),
+    );
+    write_plots(&mut html, "Curves", &plots(runs));
+    html.push_str("<h2>Config differences</h2>\n");
     let rows = differences(runs);
     if rows.is_empty() {
         html.push_str("<p>The configs are equal, except for run.name and run.output.</p>\n");
@@ -52,6 +58,17 @@ pub(super) fn page(runs: &[RunContent]) -> String {
     }
     html.push_str("</body>\n</html>\n");
     html
+}
+
+fn write_plots(html: &mut String, title: &str, plots: &[String]) {
+    if plots.is_empty() {
+        return;
+    }
+    let _ = writeln!(html, "<h2>{title}</h2>\n<div class=\"plots\">");
+    for svg in plots {
+        let _ = writeln!(html, "<div>{svg}</div>");
+    }
+    html.push_str("</div>\n");
 }
 
 fn write_table(html: &mut String, header: &[String], rows: &[Vec<String>]) {
@@ -73,7 +90,7 @@ fn metrics<'a>(runs: &'a [RunContent], split: &'a str) -> impl Iterator<Item = M
     Metric::ALL.into_iter().filter(has)
 }
 
-fn last(run: &RunContent, split: &str, metric: Metric) -> Option<f64> {
+pub(in crate::cli) fn last(run: &RunContent, split: &str, metric: Metric) -> Option<f64> {
     let mut rows = run.rows.iter().rev().filter(|row| row.part == split);
     rows.find_map(|row| row.values.get(metric.name()).copied())
 }
@@ -125,6 +142,87 @@ fn plots(runs: &[RunContent]) -> Vec<String> {
     let training = metrics(runs, "train").map(|metric| ("training", "train", metric));
     let validation = metrics(runs, "valid").map(|metric| ("validation", "valid", metric));
     training.chain(validation).map(plot).collect()
+}
+
+/// The best value of each run against its training time, and against its number of parameters if
+/// these differ.
+fn quality_against_cost(runs: &[RunContent]) -> Vec<String> {
+    let records: Vec<&RunRecord> = runs.iter().map(|run| &run.record).collect();
+    let Some(metric) = records.iter().find_map(|run| Some(run.best?.metric)) else {
+        return vec![];
+    };
+    let longest = records.iter().map(|run| run.seconds).fold(0.0, f64::max);
+    let (unit, seconds) = match longest {
+        longest if longest < 600.0 => ("seconds", 1.0),
+        longest if longest < 36_000.0 => ("minutes", 60.0),
+        _ => ("hours", 3600.0),
+    };
+    let time = |run: &RunRecord| Some(run.seconds / seconds);
+    let mut plots = vec![cost_plot(
+        &records,
+        metric,
+        &format!("training time in {unit}"),
+        time,
+    )];
+    if records
+        .iter()
+        .any(|run| run.parameters != records[0].parameters)
+    {
+        let parameters = |run: &RunRecord| Some(run.parameters? as f64);
+        plots.push(cost_plot(&records, metric, "parameters", parameters));
+    }
+    plots
+}
+
+/// One point for each run.
+fn cost_plot(
+    runs: &[&RunRecord],
+    metric: Metric,
+    cost: &str,
+    cost_of: impl Fn(&RunRecord) -> Option<f64>,
+) -> String {
+    let better = if metric.lower_is_better() {
+        "lower"
+    } else {
+        "higher"
+    };
+    let y = Axis {
+        title: String::new(),
+        scale: Scale::Linear,
+        ticks: Ticks::Decimal,
+        label: number,
+        margin: 0.08,
+        include: None,
+    };
+    let x = Axis {
+        title: cost.to_owned(),
+        include: Some(0.0),
+        ..y.clone()
+    };
+    let line = |(i, run): (usize, &&RunRecord)| {
+        let best = run.best.filter(|best| best.metric == metric)?;
+        let (value, time) = (metric_value(metric, best.value), duration(run.seconds));
+        Some(Line {
+            name: run.run.clone(),
+            note: format!(
+                ", {metric} {value} in {time}, {} parameters",
+                parameters(run)
+            ),
+            colour: i,
+            stroke: i,
+            points: vec![(cost_of(run)?, best.value)],
+            markers: true,
+            ..Line::default()
+        })
+    };
+    let plot = Plot {
+        title: format!("best {metric} against {cost} ({better} is better)"),
+        x,
+        y,
+        lines: runs.iter().enumerate().filter_map(line).collect(),
+        empty_message: "no validation yet",
+    };
+    plot.to_svg()
 }
 
 /// Keys whose values differ, with the value in each run.

@@ -1,20 +1,21 @@
 //! `zoo runs`: a table of runs, and a page that compares some of them.
 
-mod compare;
-mod record;
+pub(super) mod compare;
+pub(super) mod record;
 
+use std::cmp::Ordering;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use zoo_config::{Metric, TEMPLATES};
+use zoo_config::{Metric, TEMPLATES, wrap};
 use zoo_spec::{Mechanism, Printable, UnknownName};
 use zoo_viz::units::count;
 
 use self::record::{RunContent, RunRecord};
-use super::terminal::{table, width, wrap};
+use super::terminal::{table, width};
 use super::{Command, print};
 use crate::files::write_output;
 use crate::report::format::{duration, metric_value, thousands};
@@ -117,19 +118,10 @@ impl Runs {
     }
 
     fn sort(&self, runs: &mut [RunRecord]) {
-        // Values of different metrics are not compared.
-        let rank = |run: &RunRecord| match run.best {
-            Some(best) if best.metric.lower_is_better() => (best.metric as usize, best.value),
-            Some(best) => (best.metric as usize, -best.value),
-            None => (usize::MAX, 0.0),
-        };
         match self.sort {
             // In the order in which they were found.
             Sort::Name => {}
-            Sort::Metric => runs.sort_by(|a, b| {
-                let ((metric, value), (other, other_value)) = (rank(a), rank(b));
-                metric.cmp(&other).then(value.total_cmp(&other_value))
-            }),
+            Sort::Metric => runs.sort_by(by_quality),
             Sort::Time => runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds)),
             Sort::Steps => runs.sort_by_key(|run| run.steps_done),
         }
@@ -173,7 +165,7 @@ impl Runs {
             RunContent::read(&name, &self.resolve(run)?, None)
         };
         let runs: Vec<RunContent> = self.compare.iter().map(read).collect::<Result<_>>()?;
-        write_output(path, compare::page(&runs).as_bytes())?;
+        write_output(path, compare::page(&runs, &[]).as_bytes())?;
         print(out, &format!("{}\n", path.display()))
     }
 
@@ -196,8 +188,19 @@ impl Runs {
     }
 }
 
+/// The run with the better metric first. Values of different metrics are not compared.
+pub(super) fn by_quality(a: &RunRecord, b: &RunRecord) -> Ordering {
+    let rank = |run: &RunRecord| match run.best {
+        Some(best) if best.metric.lower_is_better() => (best.metric as usize, best.value),
+        Some(best) => (best.metric as usize, -best.value),
+        None => (usize::MAX, 0.0),
+    };
+    let ((metric, value), (other, other_value)) = (rank(a), rank(b));
+    metric.cmp(&other).then(value.total_cmp(&other_value))
+}
+
 /// Runs in a folder and one level below, by name. The folder may be a run itself.
-fn find(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+pub(super) fn find(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     if !folder.is_dir() {
         return Err(TrainError::Refused(format!(
             "no folder {}\n  help: `zoo runs FOLDER` lists another folder; `zoo train CONFIG` \
@@ -265,7 +268,7 @@ fn cells(run: &RunRecord) -> [String; 5] {
 }
 
 /// `500/2,000`, or `2,000` if all steps are done.
-fn steps(run: &RunRecord) -> String {
+pub(super) fn steps(run: &RunRecord) -> String {
     match run.steps {
         Some(steps) if steps != run.steps_done => {
             format!("{}/{}", count(run.steps_done), count(steps))
@@ -274,7 +277,7 @@ fn steps(run: &RunRecord) -> String {
     }
 }
 
-fn parameters(run: &RunRecord) -> String {
+pub(super) fn parameters(run: &RunRecord) -> String {
     run.parameters
         .map_or("-".to_owned(), |it| thousands(it as f64))
 }

@@ -11,32 +11,32 @@ use crate::{BestCheckpoint, Result, RunFolder};
 
 /// A run as shown in a list.
 #[derive(Debug, Serialize)]
-pub(super) struct RunRecord {
-    pub(super) run: String,
-    pub(super) model: &'static str,
-    pub(super) mechanisms: Vec<&'static str>,
-    pub(super) best: Option<Best>,
-    pub(super) steps_done: usize,
+pub(in crate::cli) struct RunRecord {
+    pub(in crate::cli) run: String,
+    pub(in crate::cli) model: &'static str,
+    pub(in crate::cli) mechanisms: Vec<&'static str>,
+    pub(in crate::cli) best: Option<Best>,
+    pub(in crate::cli) steps_done: usize,
     /// The number of steps of a complete run, if it is known.
-    pub(super) steps: Option<usize>,
+    pub(in crate::cli) steps: Option<usize>,
     /// Training time.
-    pub(super) seconds: f64,
+    pub(in crate::cli) seconds: f64,
     /// None in runs of earlier versions.
-    pub(super) parameters: Option<usize>,
-    pub(super) state: State,
+    pub(in crate::cli) parameters: Option<usize>,
+    pub(in crate::cli) state: State,
 }
 
 /// The best validation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Best {
-    pub(super) metric: Metric,
-    pub(super) value: f64,
-    pub(super) step: usize,
+pub(in crate::cli) struct Best {
+    pub(in crate::cli) metric: Metric,
+    pub(in crate::cli) value: f64,
+    pub(in crate::cli) step: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub(in crate::cli) enum State {
     Finished,
     Interrupted,
     Running,
@@ -45,7 +45,7 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::cli) fn name(self) -> &'static str {
         match self {
             Self::Finished => "finished",
             Self::Interrupted => "interrupted",
@@ -57,15 +57,15 @@ impl State {
 
 /// The content of a run folder.
 #[derive(Debug)]
-pub(super) struct RunContent {
-    pub(super) record: RunRecord,
-    pub(super) config: Config,
-    pub(super) rows: Vec<Row>,
+pub(in crate::cli) struct RunContent {
+    pub(in crate::cli) record: RunRecord,
+    pub(in crate::cli) config: Config,
+    pub(in crate::cli) rows: Vec<Row>,
 }
 
 impl RunContent {
     /// Reads a run. `best` is the best validation by this metric, or by the run's own.
-    pub(super) fn read(name: &str, path: &Path, metric: Option<Metric>) -> Result<Self> {
+    pub(in crate::cli) fn read(name: &str, path: &Path, metric: Option<Metric>) -> Result<Self> {
         let folder = RunFolder::open(path)?;
         let config = folder.config()?;
         let metadata = folder.metadata()?;

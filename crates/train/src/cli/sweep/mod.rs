@@ -1,0 +1,190 @@
+//! `zoo train --sweep`: trains the variants of a config one after the other.
+//!
+//! Each variant is trained by a process of its own, with the command that `--print-commands` prints.
+//! A variant that fails, even by running out of memory, does not end the others, and the memory of a
+//! device is free before the next one starts.
+
+mod child;
+mod results;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use zoo_spec::Printable;
+
+use self::child::{Children, Outcome};
+use super::arguments::TrainArguments;
+use super::print;
+use super::runs::record::{RunContent, State};
+use super::signals::StopSignal;
+use super::variants::{Sweep, Variant};
+use crate::out::print_line;
+use crate::run::OpenMode;
+use crate::training::dry_run;
+use crate::{Interrupter, Result, RunFolder, TrainError, TrainOptions};
+
+/// What is to be done for a variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Train(OpenMode),
+    /// It is finished.
+    Skip,
+}
+
+/// A variant that was not trained to its end.
+#[derive(Debug)]
+struct Failure {
+    name: String,
+    reason: String,
+}
+
+/// Trains, prints or describes the variants of a sweep.
+pub(super) fn run(arguments: &TrainArguments, options: &TrainOptions) -> Result<ExitCode> {
+    let sweep = arguments.variants()?;
+    if arguments.dry_run {
+        return describe(&sweep, options).map(|()| ExitCode::SUCCESS);
+    }
+    // All folders are checked before anything runs.
+    let action = |variant: &Variant| action(variant, options);
+    let actions: Vec<Action> = sweep.variants.iter().map(action).collect::<Result<_>>()?;
+    if arguments.print_commands {
+        return print_commands(&sweep, &actions).map(|()| ExitCode::SUCCESS);
+    }
+    train(&sweep, &actions, &options.interrupter)
+}
+
+fn action(variant: &Variant, options: &TrainOptions) -> Result<Action> {
+    let folder = RunFolder::from_config(&variant.config);
+    let mode = options.mode();
+    let checked = folder.check(mode, &variant.config);
+    if mode != OpenMode::Resume {
+        return checked.map(|()| Action::Train(mode));
+    }
+    match checked {
+        Ok(()) => {
+            let record = RunContent::read(&variant.name, folder.path(), None)?.record;
+            let has_all = variant
+                .config
+                .training
+                .steps
+                .is_none_or(|it| record.steps_done >= it);
+            Ok(match record.state {
+                State::Finished if has_all => Action::Skip,
+                State::Finished | State::Interrupted | State::Running | State::Unfinished => {
+                    Action::Train(OpenMode::Resume)
+                }
+            })
+        }
+        Err(TrainError::NoRun { .. }) => {
+            folder.check(OpenMode::New, &variant.config)?;
+            Ok(Action::Train(OpenMode::New))
+        }
+        // It was killed before its first checkpoint, so nothing is lost.
+        Err(TrainError::NoCheckpoint { .. }) => {
+            folder.check(OpenMode::Overwrite, &variant.config)?;
+            Ok(Action::Train(OpenMode::Overwrite))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The arguments of `zoo` for a variant.
+fn command(variant: &Variant, mode: OpenMode) -> Vec<OsString> {
+    let mut arguments = variant.arguments.clone();
+    arguments.extend(match mode {
+        OpenMode::New => None,
+        OpenMode::Overwrite => Some(OsString::from("--overwrite")),
+        OpenMode::Resume => Some(OsString::from("--resume")),
+    });
+    arguments
+}
+
+fn print_commands(sweep: &Sweep, actions: &[Action]) -> Result<()> {
+    let program = std::env::args_os().next().unwrap_or("zoo".into());
+    let mut text = String::new();
+    for (variant, action) in sweep.variants.iter().zip(actions) {
+        let Action::Train(mode) = action else {
+            continue;
+        };
+        let words = [vec![program.clone()], command(variant, *mode)].concat();
+        text += &shell_command(&words)?;
+        text.push('\n');
+    }
+    print(&mut std::io::stdout(), &text)
+}
+
+fn shell_command(words: &[OsString]) -> Result<String> {
+    let quote = |word: &OsString| {
+        // Readers of the output take each line as a command.
+        let word = word.to_str().filter(|word| !word.contains('\n'));
+        let quoted = word.and_then(|word| shlex::try_quote(word).ok());
+        quoted.map(String::from)
+    };
+    let quote = |word: &OsString| {
+        quote(word).ok_or_else(|| {
+            let word = word.to_string_lossy();
+            TrainError::Refused(format!(
+                "{} cannot be printed as part of a command: it is not UTF-8, or has a line break\n  \
+                 help: set it in the config instead",
+                Printable(&word)
+            ))
+        })
+    };
+    let words: Vec<String> = words.iter().map(quote).collect::<Result<_>>()?;
+    Ok(words.join(" "))
+}
+
+fn describe(sweep: &Sweep, options: &TrainOptions) -> Result<()> {
+    let out = &mut std::io::stdout();
+    for variant in &sweep.variants {
+        let mut printed = print(out, &format!("variant: {}\n", variant.name));
+        dry_run(&variant.config, options, &mut |line| {
+            if printed.is_ok() {
+                printed = print(out, &format!("{line}\n"));
+            }
+        })?;
+        printed?;
+        print(out, "\n")?;
+    }
+    Ok(())
+}
+
+fn train(sweep: &Sweep, actions: &[Action], interrupter: &Interrupter) -> Result<ExitCode> {
+    let children = Children::new()?;
+    let forward = children.clone();
+    let stop_signal = StopSignal::forward(interrupter, move |signal| forward.signal(signal))?;
+    let count = sweep.variants.len();
+    let mut failures = vec![];
+    let mut exit_code = None;
+    for (i, (variant, action)) in sweep.variants.iter().zip(actions).enumerate() {
+        let title = format!("variant {} of {count}: {}", i + 1, variant.name);
+        let Action::Train(mode) = action else {
+            print_line(format!("{title} (finished)"));
+            continue;
+        };
+        print_line(&title);
+        let outcome = children.run(&command(variant, *mode))?;
+        print_line("");
+        match outcome {
+            Outcome::Finished => {}
+            Outcome::Stopped(code) => {
+                exit_code = Some(ExitCode::from(code));
+                break;
+            }
+            Outcome::Failed(reason) => failures.push(Failure {
+                name: variant.name.clone(),
+                reason,
+            }),
+        }
+        if interrupter.should_stop() {
+            exit_code = Some(ExitCode::from(stop_signal.exit_code()));
+            break;
+        }
+    }
+    results::report(sweep, &failures, exit_code.is_some())?;
+    Ok(match exit_code {
+        Some(code) => code,
+        None if failures.is_empty() => ExitCode::SUCCESS,
+        None => ExitCode::FAILURE,
+    })
+}
