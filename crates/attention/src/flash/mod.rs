@@ -63,7 +63,8 @@ pub(crate) use zoo_kernels::has_kernels;
 use zoo_kernels::precision::cast;
 
 pub(crate) use self::broadcast::Broadcast;
-use self::call::{Bias, DenseMask, Inputs, TiledSettings};
+pub(crate) use self::call::DenseMask;
+use self::call::{Bias, Inputs, TiledSettings};
 pub use self::kernel_choice::FlashKernel;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;

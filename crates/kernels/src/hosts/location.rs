@@ -26,7 +26,7 @@ pub(crate) fn location<const D: usize>(tensor: &Tensor<D>) -> Option<Location> {
 }
 
 /// Whether a tensor is `f32` in host memory.
-pub(crate) fn is_host_f32<const D: usize>(tensor: &Tensor<D>) -> bool {
+pub fn is_host_f32<const D: usize>(tensor: &Tensor<D>) -> bool {
     tensor.dtype() == DType::F32 && location(tensor) == Some(Location::Host)
 }
 

@@ -14,7 +14,7 @@ use super::kernel::{
     rows_to_columns, scale_columns, softmax_backward,
 };
 use super::score::{finish_scores, write_dropout_factors};
-use super::scratch::Scratch;
+use crate::cpu::scratch::Scratch;
 
 dispatch! {
     /// The gradients of some rows of tiles.

@@ -13,7 +13,7 @@ use super::kernel::{
     scale_columns,
 };
 use super::score::{finish_scores, write_dropout_factors};
-use super::scratch::Scratch;
+use crate::cpu::scratch::Scratch;
 
 dispatch! {
     /// One tile of queries.
