@@ -2,5 +2,5 @@
 
 #[cfg(all(test, unix))]
 pub(crate) mod guarded;
-pub(crate) mod matrix;
 pub(crate) mod scratch;
+pub(crate) mod transpose;

@@ -2,6 +2,7 @@
 //! are in host memory, with a hand-written backward pass.
 
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -85,11 +86,13 @@ impl<B: Host, C: CheckpointStrategy> LinearScan for Autodiff<B, C> {
 
 fn forward<B: Host>(inputs: &ScanInputs<B>, settings: &ScanSettings) -> (FloatTensor<B>, Stats) {
     let shape = settings.shape;
-    let mut context = B::empty(&[shape.batch, shape.heads, shape.seq_q, shape.d_value]);
+    let dims = [shape.batch, shape.heads, shape.seq_q, shape.d_value];
+    let mut context = Uninit::new(dims);
     let stats = with_call(inputs, settings, |call| {
-        cpu::forward(call, B::elements_mut(&mut context))
+        cpu::forward(call, context.elements())
     });
-    (context, stats)
+    // SAFETY: the forward pass wrote every element.
+    (unsafe { context.into_tensor::<B>() }, stats)
 }
 
 /// The gradients of query, key and value.
@@ -108,35 +111,72 @@ fn backward<B: Host>(saved: Saved<B>, d_context: FloatTensor<B>) -> [FloatTensor
         "linear attention: the output gradient must be {expected:?}, got {got:?}"
     );
     let context = context.as_ref().map(B::elements).unwrap_or_default();
-    let mut d_key = B::empty(&inputs.key.shape());
-    let mut d_value = B::empty(&inputs.value.shape());
+    let mut d_key = Uninit::new(inputs.key.shape().dims());
+    let mut d_value = Uninit::new(inputs.value.shape().dims());
     let is_contiguous = matches!(B::elements(&d_context), Cow::Borrowed(_));
     let d_query = if shape.d_head == shape.d_value && is_contiguous {
         let mut d_query = B::into_unique(d_context);
         let grads = InputGrads {
-            d_query: B::elements_mut(&mut d_query),
-            d_key: B::elements_mut(&mut d_key),
-            d_value: B::elements_mut(&mut d_value),
+            d_query: cpu::initialised(B::elements_mut(&mut d_query)),
+            d_key: d_key.elements(),
+            d_value: d_value.elements(),
         };
         with_call(&inputs, &settings, |call| {
             cpu::backward(call, &context, &stats, OutputGrads::InPlace, grads);
         });
         d_query
     } else {
-        let mut d_query = B::empty(&inputs.query.shape());
+        let mut d_query = Uninit::new(inputs.query.shape().dims());
         let grads = InputGrads {
-            d_query: B::elements_mut(&mut d_query),
-            d_key: B::elements_mut(&mut d_key),
-            d_value: B::elements_mut(&mut d_value),
+            d_query: d_query.elements(),
+            d_key: d_key.elements(),
+            d_value: d_value.elements(),
         };
         let (elements, strides) = strided::<B>(&d_context);
         let heads = Heads::new(&elements, strides, shape.d_value);
         with_call(&inputs, &settings, |call| {
             cpu::backward(call, &context, &stats, OutputGrads::Separate(heads), grads);
         });
-        d_query
+        // SAFETY: the backward pass wrote every element.
+        unsafe { d_query.into_tensor::<B>() }
     };
-    [d_query, d_key, d_value]
+    // SAFETY: as above.
+    unsafe {
+        [
+            d_query,
+            d_key.into_tensor::<B>(),
+            d_value.into_tensor::<B>(),
+        ]
+    }
+}
+
+/// The memory of a new tensor. Filling it with zeros would take a tenth of the forward pass.
+struct Uninit {
+    elements: Vec<f32>,
+    dims: [usize; 4],
+}
+
+impl Uninit {
+    fn new(dims: [usize; 4]) -> Self {
+        Self {
+            elements: Vec::with_capacity(dims.iter().product()),
+            dims,
+        }
+    }
+
+    fn elements(&mut self) -> &mut [MaybeUninit<f32>] {
+        let len = self.dims.iter().product();
+        &mut self.elements.spare_capacity_mut()[..len]
+    }
+
+    /// # Safety
+    ///
+    /// All elements were written.
+    unsafe fn into_tensor<B: Host>(mut self) -> FloatTensor<B> {
+        // SAFETY: as promised by the caller.
+        unsafe { self.elements.set_len(self.dims.iter().product()) };
+        B::from_vec(self.elements, &self.dims)
+    }
 }
 
 /// The elements of a tensor and the distances between examples, heads and rows; copied only if the

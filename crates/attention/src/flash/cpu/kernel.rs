@@ -5,15 +5,35 @@
 //! all matmuls of the forward and the backward pass share one function.
 
 use zoo_kernels::cpu::Simd;
+use zoo_kernels::cpu::matmul::Scalars;
 
-use crate::cpu::matrix::transpose;
-pub(super) use crate::cpu::matrix::{columns_of, rows_of};
+use crate::cpu::transpose::transpose;
 
 /// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
 pub(super) const QUERIES: usize = 64;
 /// Keys in a tile. The innermost loops then access 24 KB of scores and 16 KB of queries, which fit
 /// into the L1 cache.
 pub(super) const KEYS: usize = 96;
+
+/// Rows of `width` elements as the first factor of a matmul.
+#[inline(always)]
+pub(super) fn rows_of(start: *const f32, width: usize) -> Scalars {
+    Scalars {
+        start,
+        row_stride: width,
+        column_stride: 1,
+    }
+}
+
+/// The columns of rows of `width` elements as the first factor of a matmul.
+#[inline(always)]
+pub(super) fn columns_of(start: *const f32, width: usize) -> Scalars {
+    Scalars {
+        start,
+        row_stride: 1,
+        column_stride: width,
+    }
+}
 
 /// Transposes up to [`QUERIES`] rows of `width` elements into columns; missing columns are zero.
 ///

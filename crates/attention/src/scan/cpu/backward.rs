@@ -13,6 +13,8 @@
 //! The gradients of keys and values are computed from the last chunk to the first, then those of the
 //! queries from the first to the last, so that these may overwrite the output gradients.
 
+use std::mem::MaybeUninit;
+
 use zoo_kernels::cpu::matmul::Accumulate;
 
 use super::CHUNK;
@@ -301,7 +303,7 @@ fn finish_key_grads(
     head: Head,
     chunk: &Chunk,
     bad: Option<usize>,
-    grads: [&mut [f32]; 2],
+    grads: [&mut [MaybeUninit<f32>]; 2],
 ) {
     if bad.is_none() && call.masked.is_none() {
         return;
@@ -318,8 +320,8 @@ fn finish_key_grads(
         }
     }
     for (grads, width) in grads.into_iter().zip([d_head, d_value]) {
-        fill_rows(grads, width, masked, 0.0);
-        fill_rows(grads, width, poisoned, f32::NAN);
+        fill_rows(grads, width, masked, MaybeUninit::new(0.0));
+        fill_rows(grads, width, poisoned, MaybeUninit::new(f32::NAN));
     }
 }
 
@@ -394,7 +396,7 @@ pub(super) fn backward_queries(
                 if state.is_empty && !chunk.has_pairs() {
                     // Queries before the first key.
                     // SAFETY: these queries are computed by one task.
-                    unsafe { output.rows(rows, widths.d_head) }.fill(0.0);
+                    unsafe { output.rows(rows, widths.d_head) }.fill(MaybeUninit::new(0.0));
                     continue;
                 }
                 let bad = queries.load(call, saved, head, query_head, chunk);
@@ -438,7 +440,7 @@ pub(super) fn backward_queries(
                 // output gradients, they were read above and are not needed again.
                 let d_query = unsafe { output.rows(rows, widths.d_head) };
                 write_grads(call, &mapped, d_features, directions, d_query);
-                fill_rows(d_query, widths.d_head, bad, f32::NAN);
+                fill_rows(d_query, widths.d_head, bad, MaybeUninit::new(f32::NAN));
             }
         }
         if key_count > 0 {

@@ -1,6 +1,7 @@
 //! Arguments of the CPU kernels, and the chunks of a call.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use zoo_kernels::cpu::InstructionSet;
@@ -77,11 +78,12 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Memory that tasks write to, each to rows of its own.
+/// Memory that tasks write to, each to rows of its own. It need not be initialised: zeros would be
+/// written for nothing.
 pub(super) struct Output<'a> {
     start: *mut f32,
     len: usize,
-    memory: PhantomData<&'a mut [f32]>,
+    memory: PhantomData<&'a mut [MaybeUninit<f32>]>,
 }
 
 // SAFETY: tasks write to different rows.
@@ -90,9 +92,9 @@ unsafe impl Send for Output<'_> {}
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
-    pub(super) fn new(values: &'a mut [f32]) -> Self {
+    pub(super) fn new(values: &'a mut [MaybeUninit<f32>]) -> Self {
         Self {
-            start: values.as_mut_ptr(),
+            start: values.as_mut_ptr().cast(),
             len: values.len(),
             memory: PhantomData,
         }
@@ -104,33 +106,23 @@ impl<'a> Output<'a> {
     ///
     /// No other slice of these rows is in use.
     #[allow(clippy::mut_from_ref)] // the contract of the function
-    pub(super) unsafe fn rows(&self, rows: Range<usize>, width: usize) -> &mut [f32] {
+    pub(super) unsafe fn rows(&self, rows: Range<usize>, width: usize) -> &mut [MaybeUninit<f32>] {
         assert!(
             rows.end * width <= self.len,
             "rows {rows:?} are out of bounds"
         );
         // SAFETY: within the memory, and exclusive as promised by the caller.
         unsafe {
-            std::slice::from_raw_parts_mut(self.start.add(rows.start * width), rows.len() * width)
+            let start = self.start.add(rows.start * width).cast();
+            std::slice::from_raw_parts_mut(start, rows.len() * width)
         }
-    }
-
-    /// An element; `None` if there is no memory.
-    ///
-    /// # Safety
-    ///
-    /// No other reference to it is in use.
-    #[allow(clippy::mut_from_ref)] // the contract of the function
-    pub(super) unsafe fn element(&self, index: usize) -> Option<&mut f32> {
-        // SAFETY: as promised by the caller.
-        (self.len > 0).then(|| unsafe { &mut self.rows(index..index + 1, 1)[0] })
     }
 
     /// The same memory as rows to read, of heads without gaps.
     ///
     /// # Safety
     ///
-    /// Rows are not written to while a slice of them is in use.
+    /// Rows that are read are initialised, and not written to while a slice of them is in use.
     pub(super) unsafe fn as_heads(&self, [heads, seq, width]: [usize; 3]) -> Heads<'a> {
         Heads {
             start: self.start,
@@ -244,6 +236,12 @@ impl Call<'_> {
         // first key then read an empty state.
         keys.chain(queries).chain(both).collect()
     }
+}
+
+/// Initialised memory as an [`Output`].
+pub(crate) fn initialised(values: &mut [f32]) -> &mut [MaybeUninit<f32>] {
+    // SAFETY: only elements are written through an `Output`, never uninitialised memory.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), values.len()) }
 }
 
 /// One key/value head of one example.

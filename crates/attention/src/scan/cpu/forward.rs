@@ -1,5 +1,7 @@
 //! The forward pass of some chunks of a head.
 
+use std::mem::MaybeUninit;
+
 use zoo_kernels::cpu::matmul::Accumulate;
 
 use super::CHUNK;
@@ -37,6 +39,7 @@ pub(super) fn forward(
 ) {
     let (set, widths) = (call.set, call.widths());
     let decays = call.decay(head).map(Decays::new);
+    let is_random = call.elementwise().is_none();
     let Widths {
         features,
         wide_features,
@@ -77,9 +80,11 @@ pub(super) fn forward(
             );
         }
         if let Some(outputs) = outputs {
-            // SAFETY: this chunk is computed by one task.
-            if let Some(shift) = unsafe { outputs.shifts.element(first + index) } {
-                *shift = state.shift;
+            if is_random {
+                let chunk = first + index;
+                // SAFETY: this chunk is computed by one task.
+                let shift = unsafe { outputs.shifts.rows(chunk..chunk + 1, 1) };
+                shift[0].write(state.shift);
             }
             for query_head in head.query_heads(&call.shape) {
                 let buffers = Buffers {
@@ -164,8 +169,8 @@ fn attend(
         sums,
     } = buffers;
     if state.is_empty && keys.is_empty() {
-        // Queries before the first key; denominators are zero already.
-        context.fill(0.0);
+        // Queries before the first key.
+        context.fill(MaybeUninit::new(0.0));
         return;
     }
     map_queries(call, [head.example, query_head], queries, query_features);
@@ -202,9 +207,10 @@ fn attend(
         // SAFETY: these queries are computed by one task.
         let denominators = unsafe { outputs.denominators.rows(rows, 1) };
         let scores = if chunk.has_pairs() { &*scores } else { &[] };
-        rows::denominators(scores, query_features, totals, denominators);
-        for (factor, total) in factors.iter_mut().zip(denominators) {
-            *factor = rows::reciprocal(*total);
+        rows::denominators(scores, query_features, totals, factors);
+        for (factor, denominator) in factors.iter_mut().zip(denominators) {
+            denominator.write(*factor);
+            *factor = rows::reciprocal(*factor);
         }
     }
     rows::scale_into(factors, sums, wide_value, context, d_value);
@@ -213,6 +219,6 @@ fn attend(
         && chunk.has_pairs()
     {
         let first = bad.saturating_sub(keys.start).min(count);
-        context[first * d_value..].fill(f32::NAN);
+        context[first * d_value..].fill(MaybeUninit::new(f32::NAN));
     }
 }

@@ -7,6 +7,7 @@
 //! the last such query.
 
 use std::f32::consts::LOG2_E;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::CHUNK;
@@ -192,7 +193,7 @@ pub(super) fn non_finite_rows(elements: &[f32], width: usize) -> u64 {
 }
 
 /// Fills the rows whose bits are set.
-pub(super) fn fill_rows(elements: &mut [f32], width: usize, mut bits: u64, element: f32) {
+pub(super) fn fill_rows<T: Copy>(elements: &mut [T], width: usize, mut bits: u64, element: T) {
     while bits != 0 {
         let row = bits.trailing_zeros() as usize;
         elements[row * width..][..width].fill(element);
@@ -216,7 +217,7 @@ pub(super) fn write_grads(
     mapped: &Mapped<'_>,
     d_features: &mut [f32],
     directions_scratch: &mut [f32],
-    into: &mut [f32],
+    into: &mut [MaybeUninit<f32>],
 ) {
     let widths = call.widths();
     let count = into.len() / widths.d_head;
@@ -248,7 +249,7 @@ pub(super) fn write_grads(
                     (from.as_ptr(), stride),
                     mapped.features.as_ptr(),
                     d_features.as_ptr(),
-                    into.as_mut_ptr(),
+                    into.as_mut_ptr().cast(),
                 );
             }
         }

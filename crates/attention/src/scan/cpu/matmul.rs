@@ -4,7 +4,7 @@ use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
 use zoo_kernels::cpu::{InstructionSet, Simd, dispatch};
 
 use super::CHUNK;
-use crate::cpu::matrix;
+use crate::cpu::transpose;
 
 /// Rows of a triangle that are computed at once: their columns are rounded up to this number, which
 /// is a multiple of the lanes of every instruction set.
@@ -213,7 +213,7 @@ dispatch! {
 
 /// # Safety
 ///
-/// As for [`matrix::transpose`].
+/// As for [`transpose::transpose`].
 #[inline(always)]
 unsafe fn transpose_by<S: Simd>(
     size: [usize; 2],
@@ -221,5 +221,5 @@ unsafe fn transpose_by<S: Simd>(
     into: (*mut f32, usize),
 ) {
     // SAFETY: as promised by the caller.
-    unsafe { matrix::transpose::<S>(size, from, into) };
+    unsafe { transpose::transpose::<S>(size, from, into) };
 }

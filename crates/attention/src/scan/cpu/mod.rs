@@ -14,10 +14,12 @@ mod matmul;
 mod rows;
 mod state;
 
+use std::mem::MaybeUninit;
+
 use zoo_kernels::cpu::parallel::{for_each, map, threads};
 
 use self::backward::{Saved, Segment};
-pub(super) use self::call::{Call, Heads};
+pub(super) use self::call::{Call, Heads, initialised};
 use self::call::{Chunk, Head, Output};
 use self::forward::Outputs;
 use self::state::{State, decay_over, segments};
@@ -103,8 +105,8 @@ fn exclusive_sums<'a>(
     before
 }
 
-/// Writes the context, `[batch, heads, seq_q, d_value]`.
-pub(super) fn forward(call: &Call<'_>, context: &mut [f32]) -> Stats {
+/// Writes every element of the context, `[batch, heads, seq_q, d_value]`.
+pub(super) fn forward(call: &Call<'_>, context: &mut [MaybeUninit<f32>]) -> Stats {
     let shape = &call.shape;
     let chunks = call.chunks();
     let heads = shape.batch * shape.kv_heads;
@@ -123,8 +125,8 @@ pub(super) fn forward(call: &Call<'_>, context: &mut [f32]) -> Stats {
     };
     let outputs = Outputs {
         context: Output::new(context),
-        denominators: Output::new(&mut stats.denominators),
-        shifts: Output::new(&mut stats.shifts),
+        denominators: Output::new(initialised(&mut stats.denominators)),
+        shifts: Output::new(initialised(&mut stats.shifts)),
     };
     let len = forward::state_len(&call.widths());
     let run = |segment: Segment<'_>, state: &mut State, outputs: Option<&Outputs<'_>>| {
@@ -170,18 +172,18 @@ pub(super) fn forward(call: &Call<'_>, context: &mut [f32]) -> Stats {
 pub(super) enum OutputGrads<'a> {
     /// `[batch, heads, seq_q, d_value]`
     Separate(Heads<'a>),
-    /// In the memory of the query gradients, whose width is that of the values.
+    /// In the memory of the query gradients, which is initialised and has the width of the values.
     InPlace,
 }
 
 /// The slices that gradients are written to.
 pub(super) struct InputGrads<'a> {
-    pub(super) d_query: &'a mut [f32],
-    pub(super) d_key: &'a mut [f32],
-    pub(super) d_value: &'a mut [f32],
+    pub(super) d_query: &'a mut [MaybeUninit<f32>],
+    pub(super) d_key: &'a mut [MaybeUninit<f32>],
+    pub(super) d_value: &'a mut [MaybeUninit<f32>],
 }
 
-/// Writes the gradients of query, key and value. `context` is empty for retention.
+/// Writes every element of the gradients of query, key and value. `context` is empty for retention.
 pub(super) fn backward(
     call: &Call<'_>,
     context: &[f32],

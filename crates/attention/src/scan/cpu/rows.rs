@@ -1,5 +1,7 @@
 //! Plain loops over the rows of a chunk, which the compiler vectorizes.
 
+use std::mem::MaybeUninit;
+
 use zoo_kernels::cpu::dispatch;
 
 use super::CHUNK;
@@ -107,7 +109,7 @@ dispatch! {
         factors: &[f32],
         from: &[f32],
         from_stride: usize,
-        into: &mut [f32],
+        into: &mut [MaybeUninit<f32>],
         width: usize,
     ) by scale_into_by;
 }
@@ -117,12 +119,12 @@ fn scale_into_by(
     factors: &[f32],
     from: &[f32],
     from_stride: usize,
-    into: &mut [f32],
+    into: &mut [MaybeUninit<f32>],
     width: usize,
 ) {
     for (i, (into, factor)) in into.chunks_exact_mut(width).zip(factors).enumerate() {
         for (to, element) in into.iter_mut().zip(&from[i * from_stride..][..width]) {
-            *to = factor * element;
+            to.write(factor * element);
         }
     }
 }
@@ -304,7 +306,7 @@ dispatch! {
         directions: Strided<'_>,
         x: Strided<'_>,
         sums: &[f32],
-        into: &mut [f32],
+        into: &mut [MaybeUninit<f32>],
         width: usize,
     ) by random_feature_grads_by;
 }
@@ -315,7 +317,7 @@ fn random_feature_grads_by(
     directions: Strided<'_>,
     x: Strided<'_>,
     sums: &[f32],
-    into: &mut [f32],
+    into: &mut [MaybeUninit<f32>],
     width: usize,
 ) {
     for (i, (into, sum)) in into.chunks_exact_mut(width).zip(sums).enumerate() {
@@ -323,7 +325,7 @@ fn random_feature_grads_by(
         let directions = &directions.rows[i * directions.stride..][..width];
         let along = sum * scale;
         for ((to, x), direction) in into.iter_mut().zip(x).zip(directions) {
-            *to = scale * (direction - along * x);
+            to.write(scale * (direction - along * x));
         }
     }
 }

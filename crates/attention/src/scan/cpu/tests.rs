@@ -135,7 +135,7 @@ fn compute<T: AsMut<[f32]>>(
     let garbage = |like: &Vec<f32>| alloc(&vec![f32::NAN; like.len()]);
     let [query, key, value, d_out] = inputs;
     let mut context = garbage(d_out);
-    let stats = forward(&call, context.as_mut());
+    let stats = forward(&call, initialised(context.as_mut()));
     let (mut d_key, mut d_value) = (garbage(key), garbage(value));
     let is_in_place = shape.d_head == shape.d_value;
     let mut d_query = if is_in_place {
@@ -150,9 +150,9 @@ fn compute<T: AsMut<[f32]>>(
         OutputGrads::Separate(d_context)
     };
     let grads = InputGrads {
-        d_query: d_query.as_mut(),
-        d_key: d_key.as_mut(),
-        d_value: d_value.as_mut(),
+        d_query: initialised(d_query.as_mut()),
+        d_key: initialised(d_key.as_mut()),
+        d_value: initialised(d_value.as_mut()),
     };
     backward(&call, context.as_mut(), &stats, output_grads, grads);
     [context, d_query, d_key, d_value].map(|mut tensor| tensor.as_mut().to_vec())

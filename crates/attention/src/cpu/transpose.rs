@@ -1,27 +1,6 @@
-//! Matrices as factors of a matmul, and their transposition.
+//! Transposition of matrices.
 
 use zoo_kernels::cpu::Simd;
-use zoo_kernels::cpu::matmul::Scalars;
-
-/// Rows of `width` elements as the first factor of a matmul.
-#[inline(always)]
-pub(crate) fn rows_of(start: *const f32, width: usize) -> Scalars {
-    Scalars {
-        start,
-        row_stride: width,
-        column_stride: 1,
-    }
-}
-
-/// The columns of rows of `width` elements as the first factor of a matmul.
-#[inline(always)]
-pub(crate) fn columns_of(start: *const f32, width: usize) -> Scalars {
-    Scalars {
-        start,
-        row_stride: 1,
-        column_stride: width,
-    }
-}
 
 /// Transposes a matrix: `into` gets `columns` rows of `rows` elements.
 ///
