@@ -48,7 +48,8 @@ impl Attention for Linear {
 ///
 /// Half-precision tensors are computed in `f32` and rounded once, at the end. A query whose weights
 /// sum to less than 1e-30 gets zeros, like a fully masked one. Random features are divided by the
-/// largest of all keys of a head, so that far smaller ones may underflow.
+/// largest of the keys so far, on a GPU by that of all keys of a head, so that far smaller ones may
+/// underflow.
 ///
 /// Shapes are those of [`flash`](crate::flash()).
 ///
