@@ -205,24 +205,48 @@ fn segments_equal_a_single_segment() {
     });
 }
 
-/// A random feature whose exponent grows by a lot over the sequence: the state is rescaled between
-/// chunks, and features of early keys must not overflow or lose the context of early queries.
+/// Exponents that grow over the sequence: the state is rescaled between chunks.
 #[test]
-fn growing_exponents_keep_early_contexts() {
-    let shape = SHAPES[1];
-    let shape = AttentionShape {
-        seq_q: shape.seq_k,
-        ..shape
-    };
+fn growing_exponents_match_the_definition() {
+    let shape = shape([203, 203], [32, 16]);
+    let directions = RandomFeatures::new(27, 3).directions(shape.d_head);
     let map = &maps(shape.d_head)[2];
     let mut inputs = inputs(&shape);
     for (row, key) in inputs[1].chunks_mut(shape.d_head).enumerate() {
-        let position = (row % shape.seq_k) as f32;
-        // Norms fall from 40 to about 1, so exponents rise from -800 to 0.
-        let factor = 40.0 / (1.0 + position / 5.0);
+        // Norms fall from 13 to 3, so exponents rise from -80 to about 0.
+        let factor = 4.0 - 3.0 * (row % shape.seq_k) as f32 / shape.seq_k as f32;
         key.iter_mut().for_each(|x| *x *= factor);
     }
-    let compute = |segments| {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        products.sum()
+    };
+    let [query, key, value, _] = &inputs;
+    let mut expected = Vec::new();
+    for (row, query) in query.chunks(shape.d_head).enumerate() {
+        let (head, position) = (row / shape.seq_q, row % shape.seq_q);
+        let first = head / 2 * shape.seq_k;
+        let weight = |j: usize| -> f64 {
+            let key = &key[(first + j) * shape.d_head..][..shape.d_head];
+            let terms = directions.chunks(shape.d_head).map(|direction| {
+                let exponent = 0.4 * dot(direction, query) + 0.5 * dot(direction, key);
+                (exponent - 0.5 * 0.25 * dot(key, key)).exp()
+            });
+            terms.sum()
+        };
+        let weights: Vec<f64> = (0..=position).map(weight).collect();
+        let total: f64 = weights.iter().sum();
+        for x in 0..shape.d_value {
+            let element = |j: usize| f64::from(value[(first + j) * shape.d_value + x]);
+            let sum: f64 = weights
+                .iter()
+                .enumerate()
+                .map(|(j, w)| w * element(j))
+                .sum();
+            expected.push((sum / total) as f32);
+        }
+    }
+    for segments in [1, 2, 4] {
         let problem = Problem {
             shape,
             map,
@@ -231,11 +255,15 @@ fn growing_exponents_keep_early_contexts() {
             segments,
             is_masked: false,
         };
-        compute(&problem, &inputs, <[f32]>::to_vec)
-    };
-    let single = compute(1);
-    assert!(single.iter().flatten().all(|x| x.is_finite()));
-    assert_close(&single, &compute(3), "segments");
+        let [context, ..] = compute(&problem, &inputs, <[f32]>::to_vec);
+        for (i, (context, expected)) in context.iter().zip(&expected).enumerate() {
+            let is_close = (context - expected).abs() < 1e-4;
+            assert!(
+                is_close,
+                "{segments} segments, {i}: {context} != {expected}"
+            );
+        }
+    }
 }
 
 /// A non-finite key or value affects the queries from its position on and, through them, the
