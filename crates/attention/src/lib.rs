@@ -22,6 +22,7 @@
 
 pub mod analysis;
 mod counter;
+mod cpu;
 pub mod decode;
 mod dropout;
 mod error;

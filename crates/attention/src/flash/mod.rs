@@ -65,8 +65,8 @@ pub(crate) use zoo_kernels::has_kernels;
 use zoo_kernels::precision::cast;
 
 pub(crate) use self::broadcast::Broadcast;
-pub(crate) use self::call::Program;
-use self::call::{DenseMask, Inputs, Optional, TiledSettings};
+pub(crate) use self::call::{DenseMask, Program};
+use self::call::{Inputs, Optional, TiledSettings};
 pub use self::kernel_choice::FlashKernel;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;

@@ -16,7 +16,7 @@ use zoo_spec::Linear;
 use super::{Attention, Call, Inputs};
 use crate::precision::{narrow, widen};
 use crate::scan::{
-    FeatureMap, KeyMask, append_ones, causal, grouped_matmul, in_head_groups, reject_score_options,
+    FeatureMap, KeyMask, append_ones, causal, fused, grouped_matmul, reject_score_options,
     weighted_mean,
 };
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
@@ -48,7 +48,8 @@ impl Attention for Linear {
 ///
 /// Half-precision tensors are computed in `f32` and rounded once, at the end. A query whose weights
 /// sum to less than 1e-30 gets zeros, like a fully masked one. Random features are divided by the
-/// largest of all keys of a head, so that far smaller ones may underflow.
+/// largest of the keys so far, on a GPU by that of all keys of a head, so that far smaller ones may
+/// underflow.
 ///
 /// Shapes are those of [`flash`](crate::flash()).
 ///
@@ -71,25 +72,26 @@ pub fn linear(
     let key_mask = KeyMask::from_pattern(op, &options.pattern, &shape, &query.device());
 
     let stored = query.dtype();
-    let [query, key, value] = [query, key, value].map(widen);
+    let tensors = [query, key, value].map(widen);
     let scale = features.scale(options.scale, shape.default_scale());
-    let attend =
-        |[query, key, value]: [Tensor<4>; 3], key_mask: &KeyMask, shape: &AttentionShape| {
-            let query = features.map_queries(query, scale);
-            let (key, value, poison) = key_mask.finite(key, value, shape, options.assume_finite);
-            let key = features.map_keys(key, scale, key_mask); // [batch, kv_heads, seq_k, features]
-            let value = append_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
-            let sums = if key_mask.is_causal {
-                causal(query, key, value, shape, None)
-            } else {
-                grouped_matmul(query, key.swap_dims(2, 3).matmul(value))
-            }; // [batch, heads, seq_q, d_value + 1]
-            let context = weighted_mean(sums, shape.d_value);
-            match poison {
-                Some(poison) => context + poison,
-                None => context,
-            }
-        };
-    let context = in_head_groups([query, key, value], &key_mask, &shape, attend);
+    let map = || features.scan_map();
+    if let Some(context) = fused(&tensors, &key_mask, &shape, map, scale) {
+        return narrow(context, stored);
+    }
+    let [query, key, value] = tensors;
+    let query = features.map_queries(query, scale);
+    let (key, value, poison) = key_mask.finite(key, value, &shape, options.assume_finite);
+    let key = features.map_keys(key, scale, &key_mask); // [batch, kv_heads, seq_k, features]
+    let value = append_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
+    let sums = if key_mask.is_causal {
+        causal(query, key, value, &shape, None)
+    } else {
+        grouped_matmul(query, key.swap_dims(2, 3).matmul(value))
+    }; // [batch, heads, seq_q, d_value + 1]
+    let context = weighted_mean(sums, shape.d_value);
+    let context = match poison {
+        Some(poison) => context + poison,
+        None => context,
+    };
     narrow(context, stored)
 }

@@ -12,7 +12,7 @@ use zoo_spec::Retention;
 use super::{Attention, Call, Inputs, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::precision::{narrow, widen};
-use crate::scan::{KeyMask, LinearState, causal, reject_score_options};
+use crate::scan::{KeyMask, LinearState, ScanMap, causal, fused, reject_score_options};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Retention {
@@ -82,8 +82,14 @@ pub fn retention(
     key_mask.check_causal(op, &options.pattern);
 
     let stored = query.dtype();
-    let [query, key, value] = [query, key, value].map(widen);
-    let query = query.mul_scalar(options.scale.unwrap_or(shape.default_scale()));
+    let tensors = [query, key, value].map(widen);
+    let scale = options.scale.unwrap_or(shape.default_scale());
+    let map = || ScanMap::Decay(decays.into());
+    if let Some(context) = fused(&tensors, &key_mask, &shape, map, [scale, 1.0]) {
+        return narrow(context, stored);
+    }
+    let [query, key, value] = tensors;
+    let query = query.mul_scalar(scale);
     let (key, value, poison) = key_mask.finite(key, value, &shape, options.assume_finite);
     let context = causal(query, key, value, &shape, Some(decays));
     let context = match poison {

@@ -1,9 +1,12 @@
 //! Feature maps of linear attention, whose dot products replace the exponential of the score.
 
+use std::sync::Arc;
+
 use burn::tensor::{Bool, Tensor, TensorData, activation};
 
 use zoo_spec::LinearFeatures;
 
+use super::call::{Directions, ScanMap};
 use super::key_mask::KeyMask;
 use crate::counter::Normals;
 use crate::memo::Memo;
@@ -21,7 +24,7 @@ pub enum FeatureMap {
     Relu,
     /// Random features whose dot product is, in expectation, the exponential of softmax.
     FavorPlus(RandomFeatures),
-    /// `FavorPlus` with given directions, `[count, d_head]`.
+    /// `FavorPlus` with given directions, `[count, d_head]`, which get no gradient.
     Directions(Box<Tensor<2>>),
 }
 
@@ -54,7 +57,7 @@ impl From<LinearFeatures> for FeatureMap {
 }
 
 /// The constant that [`FeatureMap::Relu`] adds.
-const RELU_FLOOR: f32 = 1e-3;
+pub(super) const RELU_FLOOR: f32 = 1e-3;
 
 impl FeatureMap {
     /// The feature map on the device of the query. Panics if `d_head` does not match.
@@ -78,7 +81,8 @@ impl FeatureMap {
                      got {:?}",
                     directions.dims()
                 );
-                let directions = directions.as_ref().clone().reshape([1, 1, count, d_head]);
+                let directions = directions.as_ref().clone().detach();
+                let directions = directions.reshape([1, 1, count, d_head]);
                 Features::Exponential(Box::new(narrow(directions, widened(query.dtype()))))
             }
         }
@@ -104,6 +108,19 @@ impl Features {
                 let scale = scale.unwrap_or(default);
                 let root = scale.abs().sqrt();
                 [root.copysign(scale), root]
+            }
+        }
+    }
+
+    /// The map for the fused scan. Panics if the directions cannot be read from their device.
+    pub(crate) fn scan_map(&self) -> ScanMap {
+        match self {
+            Self::Elu1 => ScanMap::Elu1,
+            Self::Relu => ScanMap::Relu,
+            Self::Exponential(directions) => {
+                let [.., d_head] = directions.dims();
+                let directions: Vec<f32> = directions.to_data().iter().collect();
+                ScanMap::Exponential(Arc::new(Directions::new(&directions, d_head)))
             }
         }
     }

@@ -1,29 +1,73 @@
 //! Linear attention with a feature map, computed in chunks: time and memory are linear in the
 //! sequence length.
+//!
+//! On backends whose tensors are in host memory, the whole computation is one op with a hand-written
+//! backward pass, over SIMD kernels. Elsewhere it is composed of matmuls.
 
+#[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
+mod call;
 mod chunked;
+mod cpu;
 mod features;
-mod head_groups;
 mod key_mask;
+#[allow(deprecated)] // as above
+mod ops;
 mod resample;
 mod state;
 mod weights;
 
+use burn::backend::Dispatch;
 use burn::tensor::Tensor;
+use zoo_kernels::hosts::location::is_host_f32;
 
+pub(crate) use self::call::ScanMap;
+use self::call::{ScanInputs, ScanSettings};
 pub(crate) use self::chunked::causal;
 pub use self::features::{FeatureMap, RandomFeatures};
-pub(crate) use self::head_groups::in_head_groups;
 pub(crate) use self::key_mask::KeyMask;
+use self::ops::LinearScan;
 pub use self::resample::ResampledFeatures;
 pub use self::state::LinearState;
 pub(crate) use self::weights::{linear_weights, retention_weights};
+use crate::flash::DenseMask;
 use crate::{AttentionOptions, AttentionShape};
 
 /// Floating-point operations of a forward pass: keys added to the state, queries applied to it.
 pub(crate) fn flops(shape: &AttentionShape, features: usize) -> f64 {
     let rows = shape.heads * shape.seq_q + shape.kv_heads * shape.seq_k;
     2.0 * (rows * features * shape.d_value) as f64
+}
+
+/// Linear attention or retention as one op, if the tensors are `f32` in host memory. `map` is called
+/// only then.
+pub(crate) fn fused(
+    [query, key, value]: &[Tensor<4>; 3],
+    key_mask: &KeyMask,
+    shape: &AttentionShape,
+    map: impl FnOnce() -> ScanMap,
+    scale: [f64; 2],
+) -> Option<Tensor<4>> {
+    if ![query, key, value].into_iter().all(is_host_f32) {
+        return None;
+    }
+    let settings = ScanSettings {
+        shape: *shape,
+        is_causal: key_mask.is_causal,
+        map: map(),
+        scale,
+    };
+    let [query, key, value] = [query, key, value].map(|tensor| tensor.clone().into_dispatch());
+    let inputs = ScanInputs::<Dispatch> {
+        query,
+        key,
+        value,
+        masked: match key_mask.masked.clone() {
+            Some(masked) => DenseMask::Bool(masked.into_dispatch()),
+            None => DenseMask::None,
+        },
+    };
+    let context = <Dispatch as LinearScan>::linear_scan(inputs, settings);
+    Some(Tensor::from_dispatch(context))
 }
 
 /// The first `d_value` elements of each row, divided by the last.

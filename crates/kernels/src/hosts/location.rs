@@ -31,7 +31,7 @@ pub fn is_on_host<const D: usize>(tensor: &Tensor<D>) -> bool {
 }
 
 /// Whether a tensor is `f32` in host memory.
-pub(crate) fn is_host_f32<const D: usize>(tensor: &Tensor<D>) -> bool {
+pub fn is_host_f32<const D: usize>(tensor: &Tensor<D>) -> bool {
     tensor.dtype() == DType::F32 && location(tensor) == Some(Location::Host)
 }
 

@@ -15,7 +15,7 @@ mod flex;
 #[allow(deprecated)] // Burn 0.22 is the last release with LibTorch
 mod libtorch;
 #[allow(deprecated)] // as above, and NdArray
-pub(crate) mod location;
+pub mod location;
 #[cfg(feature = "ndarray")]
 #[allow(deprecated)] // as above
 mod ndarray;

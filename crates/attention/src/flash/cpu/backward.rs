@@ -19,8 +19,8 @@ use super::kernel::{
     rows_to_columns, scale_columns, sigmoid_backward, softmax_backward,
 };
 use super::score::{finish_scores, write_dropout_factors};
-use super::scratch::Scratch;
 use crate::analysis::weights::HardSelection;
+use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
 
 dispatch! {

@@ -15,7 +15,7 @@ use zoo_kernels::cpu::{InstructionSet, Simd};
 use super::call::{Call, STATS};
 use super::kernel::KEYS;
 use super::score::{add_bias, apply_softcap};
-use super::scratch::Scratch;
+use crate::cpu::scratch::Scratch;
 use crate::pattern::rule::query_position;
 
 /// The most queries per head that are computed here: from a dozen on, a tile of 64 is faster.

@@ -15,8 +15,8 @@ use super::kernel::{
     scale_columns, sigmoid_weights,
 };
 use super::score::{finish_scores, write_dropout_factors};
-use super::scratch::Scratch;
 use crate::analysis::weights::HardSelection;
+use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
 
 dispatch! {

@@ -9,6 +9,8 @@ use std::f32::consts::LN_2;
 use zoo_kernels::cpu::matmul::Scalars;
 use zoo_kernels::cpu::{Simd, sigmoid};
 
+use crate::cpu::transpose::transpose;
+
 /// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
 pub(super) const QUERIES: usize = 64;
 /// Keys in a tile. The innermost loops then access 24 KB of scores and 16 KB of queries, which fit
@@ -32,41 +34,6 @@ pub(super) fn columns_of(start: *const f32, width: usize) -> Scalars {
         start,
         row_stride: 1,
         column_stride: width,
-    }
-}
-
-/// Transposes a matrix: `into` gets `columns` rows of `rows` elements.
-///
-/// # Safety
-///
-/// The instructions of `S` are enabled; `from` can be read and `into` written with these sizes and
-/// strides, and they do not overlap.
-#[inline(always)]
-unsafe fn transpose<S: Simd>(
-    [rows, columns]: [usize; 2],
-    (from, from_stride): (*const f32, usize),
-    (into, into_stride): (*mut f32, usize),
-) {
-    let whole_rows = rows / S::LANES * S::LANES;
-    let whole_columns = columns / S::LANES * S::LANES;
-    // SAFETY: all accesses are within the bounds the caller guarantees.
-    unsafe {
-        for row in (0..whole_rows).step_by(S::LANES) {
-            for column in (0..whole_columns).step_by(S::LANES) {
-                S::transpose(
-                    from.add(row * from_stride + column),
-                    from_stride,
-                    into.add(column * into_stride + row),
-                    into_stride,
-                );
-            }
-        }
-        for row in 0..rows {
-            let left = if row < whole_rows { whole_columns } else { 0 };
-            for column in left..columns {
-                *into.add(column * into_stride + row) = *from.add(row * from_stride + column);
-            }
-        }
     }
 }
 

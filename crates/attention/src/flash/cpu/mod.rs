@@ -15,7 +15,6 @@ mod gaussian;
 mod hard;
 mod kernel;
 mod score;
-mod scratch;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,8 +26,8 @@ use zoo_kernels::cpu::{InstructionSet, add};
 use self::call::GradSlices;
 pub(super) use self::call::{BackwardInputs, Call, Heads, STATS};
 use self::kernel::{KEYS, QUERIES};
-use self::scratch::Scratch;
 use super::call::{Program, TiledSettings, tiles};
+use crate::cpu::scratch::Scratch;
 use crate::pattern::{Examples, TilePlan};
 
 pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {

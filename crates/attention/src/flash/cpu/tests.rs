@@ -1,9 +1,13 @@
 //! All instruction sets compute the same result and access memory only within their slices.
 
 use super::*;
+use crate::analysis::weights::HardSelection;
+#[cfg(unix)]
+use crate::cpu::guarded::{Edge, Guarded};
 use crate::flash::broadcast::Broadcast;
 use crate::pattern::cached_plan;
 use crate::pattern::rule::Rule;
+use crate::score_mod::ScoreMod;
 use crate::{AttentionShape, Dropout};
 
 /// Pseudo-random values from a linear congruential generator.
@@ -32,13 +36,40 @@ fn heads(values: &[f32], stride: usize) -> Heads<'_> {
     Heads { values, stride }
 }
 
-/// Context, statistics and the gradients of query, key, value and bias, with every option enabled
-/// and each tensor in memory from `alloc`.
+const PROGRAMS: [Program; 6] = [
+    Program::Softmax,
+    Program::Additive,
+    Program::Gaussian { window: 40.0 },
+    Program::Sigmoid,
+    Program::Hard(HardSelection::Best),
+    Program::Hard(HardSelection::Sampled {
+        temperature: 0.7,
+        seed: 5,
+    }),
+];
+
+/// The parameter of a program for two heads.
+fn parameter(program: Program, shape: &AttentionShape) -> Vec<f32> {
+    match program {
+        Program::Additive => random_values(2 * shape.d_head, 8),
+        Program::Gaussian { .. } => {
+            let values = random_values(2 * shape.seq_q, 8).into_iter();
+            // From 0 to the number of keys.
+            let position = |x: f32| (0.25 * x + 0.5) * shape.seq_k as f32;
+            values.map(position).collect()
+        }
+        Program::Softmax | Program::Sigmoid | Program::Hard(_) => Vec::new(),
+    }
+}
+
+/// Context, statistics and the gradients of query, key, value, bias and parameter, with every
+/// option enabled and each tensor in memory from `alloc`.
 fn compute<T: AsMut<[f32]>>(
     set: InstructionSet,
     shape: &AttentionShape,
+    program: Program,
     alloc: impl Fn(&[f32]) -> T,
-) -> [Vec<f32>; 6] {
+) -> [Vec<f32>; 7] {
     let [_, _, seq_q, seq_k] = shape.scores();
     let [d_head, d_value] = shape.widths();
     let random = |count: usize, seed| alloc(&random_values(count, seed));
@@ -51,6 +82,8 @@ fn compute<T: AsMut<[f32]>>(
     let mut d_log_sum_exp = random(2 * seq_q, 6);
     let mask: Vec<u8> = (0..seq_k).map(|key| u8::from(key % 5 == 2)).collect();
     let rule = Arc::new(Rule::Causal);
+    let mut parameter = alloc(&parameter(program, shape));
+    let halved = ScoreMod::new(|score, _, _, _, _| 0.5 * score, |_, _, _, _, _| 0.5);
     let call = Call {
         shape: *shape,
         plan: &cached_plan(&rule, shape, [QUERIES, KEYS], Examples::Each),
@@ -61,6 +94,10 @@ fn compute<T: AsMut<[f32]>>(
         alibi: Some(&[0.02, 0.01]),
         bias: Some(Broadcast::new(bias.as_mut(), [1, 2, seq_q, seq_k])),
         dropout: Some(Dropout::new(0.2, 1)),
+        program,
+        parameter: parameter.as_mut(),
+        score_mod: Some(&halved),
+        first_head: 0,
         query: query.as_mut(),
         key: heads(key.as_mut(), seq_k * d_head),
         value: heads(value.as_mut(), seq_k * d_value),
@@ -70,7 +107,7 @@ fn compute<T: AsMut<[f32]>>(
     for head in 0..2 {
         for queries in tiles(seq_q, QUERIES) {
             let mut tile_context = zeros(queries.len() * d_value);
-            let mut tile_stats = zeros(STATS * queries.len());
+            let mut tile_stats = zeros(call.stats_width() * queries.len());
             let (into, sums) = (tile_context.as_mut(), tile_stats.as_mut());
             // SAFETY: the CPU supports the instruction set; the slices have the sizes of the call.
             unsafe { forward::forward(set, &call, head, queries, into, sums) };
@@ -78,20 +115,28 @@ fn compute<T: AsMut<[f32]>>(
             stats.extend_from_slice(sums);
         }
     }
-    let (mut saved_context, mut saved_stats) = (alloc(&context), alloc(&stats));
+    let hard = split_stats(&call, &stats);
+    let (saved_context, saved_stats, selected) = match &hard {
+        Some(hard) => (&hard.soft_context, &hard.stats, &hard.selected[..]),
+        None => (&context, &stats, &[][..]),
+    };
+    let (mut saved_context, mut saved_stats) = (alloc(saved_context), alloc(saved_stats));
     let saved = BackwardInputs {
         context: saved_context.as_mut(),
         stats: saved_stats.as_mut(),
+        selected,
         d_context: d_context.as_mut(),
         d_log_sum_exp: Some(d_log_sum_exp.as_mut()),
     };
     let mut d_query = zeros(2 * seq_q * d_head);
     let mut d_key = zeros(seq_k * d_head);
     let mut d_value_sum = zeros(seq_k * d_value);
+    let mut d_parameter = zeros(parameter_len(&call, 2 * seq_q));
     let grads = GradSlices {
         d_query: d_query.as_mut(),
         d_key: d_key.as_mut(),
         d_value: d_value_sum.as_mut(),
+        d_parameter: d_parameter.as_mut(),
     };
     // SAFETY: the CPU supports the instruction set; the slices have the sizes of the call.
     unsafe { backward::backward(set, &call, &saved, 0, 0..4, grads) };
@@ -101,8 +146,9 @@ fn compute<T: AsMut<[f32]>>(
         backward::backward_bias(set, &call, &saved, [0, 1], 0, [seq_k, 1], d_bias.as_mut());
     }
     let copy = |mut tensor: T| tensor.as_mut().to_vec();
-    let [d_query, d_key, d_value, d_bias] = [d_query, d_key, d_value_sum, d_bias].map(copy);
-    [context, stats, d_query, d_key, d_value, d_bias]
+    let grads = [d_query, d_key, d_value_sum, d_bias, d_parameter].map(copy);
+    let [d_query, d_key, d_value, d_bias, d_parameter] = grads;
+    [context, stats, d_query, d_key, d_value, d_bias, d_parameter]
 }
 
 /// Three queries of each of two heads that share keys, with every option but dropout, or without
@@ -137,6 +183,10 @@ fn compute_decode<T: AsMut<[f32]>>(
         // A bias may mask keys: with one, queries are processed one by one.
         bias: is_masked.then(|| Broadcast::new(&*bias.as_mut(), [1, 2, seq_q, seq_k])),
         dropout: None,
+        program: Program::Softmax,
+        parameter: &[],
+        score_mod: None,
+        first_head: 0,
         query: query.as_mut(),
         key: heads(&key.as_mut()[stride[0]..], stride[0]),
         value: heads(&value.as_mut()[stride[1]..], stride[1]),
@@ -178,8 +228,8 @@ fn decoding_kernel_matches_tiled_kernel() {
                 assert!((a - b).abs() <= 1e-5, "{set:?}: {a} != {b}");
             }
             #[cfg(unix)]
-            for edge in [guarded::Edge::End, guarded::Edge::Start] {
-                let alloc = |values: &[f32]| guarded::Guarded::new(values, edge);
+            for edge in [Edge::End, Edge::Start] {
+                let alloc = |values: &[f32]| Guarded::new(values, edge);
                 let guarded = compute_decode(set, shape, is_masked, alloc);
                 assert_eq!(guarded, unguarded, "{set:?}");
             }
@@ -190,91 +240,28 @@ fn decoding_kernel_matches_tiled_kernel() {
 /// Every tensor ends or begins at a guard page, so an access out of bounds crashes the test.
 #[test]
 fn instruction_sets_agree_and_stay_in_bounds() {
-    for shape in &SHAPES {
-        let portable = compute(InstructionSet::Portable, shape, <[f32]>::to_vec);
+    for (shape, program) in SHAPES
+        .iter()
+        .flat_map(|shape| PROGRAMS.map(|program| (shape, program)))
+    {
+        let portable = compute(InstructionSet::Portable, shape, program, <[f32]>::to_vec);
         for set in InstructionSet::available() {
-            let unguarded = compute(set, shape, <[f32]>::to_vec);
+            let unguarded = compute(set, shape, program, <[f32]>::to_vec);
             for (a, b) in portable.iter().zip(&unguarded) {
                 let max = a.iter().fold(0f32, |max, x| max.max(x.abs()));
                 for (a, b) in a.iter().zip(b) {
-                    assert!((a - b).abs() <= 1e-5 * max, "{a} != {b}, largest {max}");
+                    assert!(
+                        (a - b).abs() <= 1e-5 * max,
+                        "{program:?}, {set:?}: {a} != {b}, largest {max}"
+                    );
                 }
             }
             #[cfg(unix)]
-            for edge in [guarded::Edge::End, guarded::Edge::Start] {
-                let guarded = compute(set, shape, |values| guarded::Guarded::new(values, edge));
-                assert_eq!(guarded, unguarded, "{set:?}");
+            for edge in [Edge::End, Edge::Start] {
+                let alloc = |values: &[f32]| Guarded::new(values, edge);
+                let guarded = compute(set, shape, program, alloc);
+                assert_eq!(guarded, unguarded, "{program:?}, {set:?}");
             }
-        }
-    }
-}
-
-#[cfg(unix)]
-mod guarded {
-    use std::ptr;
-
-    /// The side of the slice with the adjacent guard page.
-    #[derive(Clone, Copy)]
-    pub(super) enum Edge {
-        Start,
-        End,
-    }
-
-    /// A slice between two inaccessible pages, adjacent to one of them.
-    pub(super) struct Guarded {
-        pages: *mut libc::c_void,
-        bytes: usize,
-        values: *mut f32,
-        len: usize,
-    }
-
-    impl Guarded {
-        pub(super) fn new(values: &[f32], edge: Edge) -> Self {
-            let size = size_of_val(values);
-            // SAFETY: the pages are freshly mapped, and the values fit into those made accessible.
-            unsafe {
-                let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).expect("page size");
-                let inside = size.next_multiple_of(page);
-                let bytes = inside + 2 * page;
-                let pages = libc::mmap(
-                    ptr::null_mut(),
-                    bytes,
-                    libc::PROT_NONE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                    -1,
-                    0,
-                );
-                assert_ne!(pages, libc::MAP_FAILED);
-                let middle = pages.add(page);
-                let result = libc::mprotect(middle, inside, libc::PROT_READ | libc::PROT_WRITE);
-                assert_eq!(result, 0);
-                let first = match edge {
-                    Edge::Start => middle,
-                    Edge::End => middle.add(inside - size),
-                };
-                let first = first.cast::<f32>();
-                first.copy_from_nonoverlapping(values.as_ptr(), values.len());
-                Self {
-                    pages,
-                    bytes,
-                    values: first,
-                    len: values.len(),
-                }
-            }
-        }
-    }
-
-    impl AsMut<[f32]> for Guarded {
-        fn as_mut(&mut self) -> &mut [f32] {
-            // SAFETY: `new` wrote `len` values there.
-            unsafe { std::slice::from_raw_parts_mut(self.values, self.len) }
-        }
-    }
-
-    impl Drop for Guarded {
-        fn drop(&mut self) {
-            // SAFETY: the mapping of `new` is released once.
-            unsafe { libc::munmap(self.pages, self.bytes) };
         }
     }
 }
