@@ -32,6 +32,7 @@ mod memory;
 mod out;
 mod report;
 mod run;
+mod serve;
 mod task;
 mod trained;
 mod training;

@@ -28,6 +28,7 @@ enum Command {
     Inspect(cli::inspect::Inspect),
     New(cli::new::New),
     Runs(cli::runs::Runs),
+    Serve(cli::serve::Serve),
     Mechanisms(cli::mechanisms::Mechanisms),
     Completions(cli::completions::Completions),
 }
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(out),
         Command::New(new) => new.run(out),
         Command::Runs(runs) => runs.run(out),
+        Command::Serve(serve) => serve.run(out),
         Command::Mechanisms(mechanisms) => mechanisms.run(out),
         Command::Completions(completions) => completions.run(Zoo::command(), out),
     };

@@ -8,6 +8,7 @@ use zoo_train::AttentionKind;
 use zoo_train::cli::attend::Attend;
 use zoo_viz::Part;
 
+use crate::browser::browser;
 use crate::runs::*;
 
 // Device-dependent.
@@ -137,15 +138,6 @@ fn invalid_arguments_are_rejected(runs: &Runs) {
     let expected = "--attention is for a transformer; this run is a seq2seq";
     rejected(Kind::Seq2Seq, &args, expected);
     assert!(!Path::new(&to).exists());
-}
-
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .flat_map(|folder| {
-            ["chromium", "chromium-browser", "google-chrome"].map(|name| folder.join(name))
-        })
-        .find(|file| file.is_file())
 }
 
 /// The scripts of the pages finish without a message on the console.

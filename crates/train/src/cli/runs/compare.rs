@@ -6,9 +6,9 @@ use zoo_config::{Config, Metric};
 use zoo_viz::escape;
 use zoo_viz::units::count;
 
+use super::TextCells;
 use super::record::RunContent;
-use super::{parameters, steps};
-use crate::report::format::{duration, metric_value};
+use crate::report::format::metric_value;
 use crate::run::{TEST, curve, plot};
 
 /// The start of the page. Its content security policy forbids external resources.
@@ -91,18 +91,19 @@ fn final_values(runs: &[RunContent]) -> (Vec<String>, Vec<Vec<String>>) {
     let header = fixed.map(ToOwned::to_owned).chain(names).collect();
     let row = |run: &RunContent| {
         let record = &run.record;
-        let best = record.best.map_or("-".to_owned(), |best| {
-            let value = metric_value(best.metric, best.value);
-            format!("{} {value} at step {}", best.metric, count(best.step))
-        });
+        let text = TextCells::new(record);
+        let best = match record.best {
+            Some(best) => format!("{} at step {}", text.best, count(best.step)),
+            None => text.best,
+        };
         let mut cells = vec![
             record.run.clone(),
             record.model.to_owned(),
             record.mechanisms.join(", "),
             best,
-            steps(record),
-            duration(record.seconds),
-            parameters(record),
+            text.steps,
+            text.time,
+            text.parameters,
             record.state.name().to_owned(),
         ];
         cells.extend(columns.iter().map(|(split, metric)| {
@@ -115,7 +116,7 @@ fn final_values(runs: &[RunContent]) -> (Vec<String>, Vec<Vec<String>>) {
 }
 
 /// One SVG for each metric, with a curve for each run.
-fn plots(runs: &[RunContent]) -> Vec<String> {
+pub(crate) fn plots(runs: &[RunContent]) -> Vec<String> {
     let plot = |(name, split, metric): (&str, &str, Metric)| {
         let curves = runs
             .iter()

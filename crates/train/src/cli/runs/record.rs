@@ -11,7 +11,7 @@ use crate::{BestCheckpoint, Result, RunFolder};
 
 /// A run as shown in a list.
 #[derive(Debug, Serialize)]
-pub(super) struct RunRecord {
+pub(crate) struct RunRecord {
     pub(super) run: String,
     pub(super) model: &'static str,
     pub(super) mechanisms: Vec<&'static str>,
@@ -28,7 +28,7 @@ pub(super) struct RunRecord {
 
 /// The best validation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Best {
+pub(crate) struct Best {
     pub(super) metric: Metric,
     pub(super) value: f64,
     pub(super) step: usize,
@@ -36,7 +36,7 @@ pub(super) struct Best {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub(crate) enum State {
     Finished,
     Interrupted,
     Running,
@@ -57,15 +57,15 @@ impl State {
 
 /// The content of a run folder.
 #[derive(Debug)]
-pub(super) struct RunContent {
-    pub(super) record: RunRecord,
-    pub(super) config: Config,
+pub(crate) struct RunContent {
+    pub(crate) record: RunRecord,
+    pub(crate) config: Config,
     pub(super) rows: Vec<Row>,
 }
 
 impl RunContent {
     /// Reads a run. `best` is the best validation by this metric, or by the run's own.
-    pub(super) fn read(name: &str, path: &Path, metric: Option<Metric>) -> Result<Self> {
+    pub(crate) fn read(name: &str, path: &Path, metric: Option<Metric>) -> Result<Self> {
         let folder = RunFolder::open(path)?;
         let config = folder.config()?;
         let metadata = folder.metadata()?;
