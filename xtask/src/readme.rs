@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result, ensure};
-use zoo_bench_core::plot::{Axis, svg};
+use zoo_bench_core::plot::{self, Axis};
 use zoo_spec::Mechanism;
 use zoo_viz::plot::Line;
 
@@ -122,7 +122,7 @@ fn plot(page: &str) -> Result<String> {
             ..Line::default()
         });
     }
-    Ok(svg(PLOT_TITLE, Axis::Time, &lines))
+    Ok(plot::plot(PLOT_TITLE, Axis::Time, &lines).to_svg())
 }
 
 fn cells(row: &str) -> Vec<&str> {

@@ -23,6 +23,7 @@ mod reference;
 pub mod report;
 pub mod run;
 pub mod screen;
+mod summary;
 pub mod table;
 #[doc(hidden)]
 pub mod test_utils;

@@ -1,9 +1,9 @@
-//! Log-log plots of time or memory over sequence length, as standalone SVG.
+//! Log-log plots of time or memory over sequence length.
 
 use zoo_viz::plot::{self, Line, Plot, Scale, Ticks};
+use zoo_viz::units::Unit;
 
 use crate::findings::power_law;
-use crate::units::{bytes, count, time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
@@ -14,36 +14,26 @@ pub enum Axis {
 impl Axis {
     fn to_plot_axis(self) -> plot::Axis {
         match self {
-            Self::Time => {
-                let label = |seconds| trim_decimals(time(seconds));
-                log_axis("time of one pass", Ticks::Decimal, label, 0.06)
-            }
-            Self::Memory => {
-                let label = |size| trim_decimals(bytes(size));
-                log_axis("peak memory", Ticks::Binary, label, 0.06)
-            }
+            Self::Time => log_axis("time of one pass", Ticks::Decimal, Unit::Seconds, 0.06),
+            Self::Memory => log_axis("peak memory", Ticks::Binary, Unit::Bytes, 0.06),
         }
     }
 }
 
-fn log_axis(title: &str, ticks: Ticks, label: fn(f64) -> String, margin: f64) -> plot::Axis {
+fn log_axis(title: &str, ticks: Ticks, unit: Unit, margin: f64) -> plot::Axis {
     plot::Axis {
         title: title.to_owned(),
         scale: Scale::Log,
         ticks,
-        label,
+        unit,
         margin,
         include: None,
     }
 }
 
-fn trim_decimals(text: String) -> String {
-    text.replace(".00 ", " ").replace(".0 ", " ")
-}
-
 /// Plots the lines with their scaling exponents in the legend. Points that are not positive, such
 /// as memory below the measuring resolution, are left out.
-pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
+pub fn plot(title: &str, axis: Axis, lines: &[Line]) -> Plot {
     let mut lines = lines.to_vec();
     for line in &mut lines {
         line.markers = true;
@@ -57,17 +47,20 @@ pub fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
     let y = axis.to_plot_axis();
     Plot {
         title: format!("{title}: {}", y.title),
-        x: log_axis("n", ticks, |n| count(n as usize), 0.03),
+        x: log_axis("n", ticks, Unit::Count, 0.03),
         y,
         lines,
         empty_message: "nothing was measured",
     }
-    .to_svg()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn svg(title: &str, axis: Axis, lines: &[Line]) -> String {
+        plot(title, axis, lines).to_svg()
+    }
 
     fn line(name: &str, points: Vec<(f64, f64)>) -> Line {
         Line {

@@ -1,4 +1,4 @@
-//! Report of a run: a self-contained HTML page without scripts, SVG plots and Markdown tables.
+//! Report of a run: a self-contained HTML page, SVG plots and Markdown tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,17 @@ use anyhow::Result;
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde_json::{Value, json};
-use zoo_viz::plot::Line;
+use zoo_spec::{Exactness, Mechanism};
+use zoo_viz::plot::{Line, Plot};
+use zoo_viz::{chart, sortable};
 
 use crate::findings::{Family, Series, families, findings};
-use crate::plot::{Axis, svg};
-use crate::pool::{distinct, pool};
+use crate::plot::{self, Axis};
+use crate::pool::{distinct, group, pool};
 use crate::record::{CaseLine, Results};
-use crate::table::{LEGEND, Section, failures, is_numeric, sections, skipped_lines};
+use crate::screen;
+use crate::summary::summary;
+use crate::table::{Cell, LEGEND, Section, failures, is_numeric, sections, skipped_lines};
 use crate::units::bytes;
 
 /// Writes `report.html` and the plots into `folder`, and returns the path of the page.
@@ -25,9 +29,9 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) ->
         let plots = [Axis::Time, Axis::Memory].map(|axis| plot(family, axis));
         for (plot, axis) in plots.iter().zip(["time", "memory"]) {
             let name = format!("{}-{axis}.svg", family.title.replace(", ", "-"));
-            write_atomically(&folder.join(name), plot)?;
+            write_atomically(&folder.join(name), &plot.to_svg())?;
         }
-        plotted.push(json!({ "section": family.section, "plots": plots }));
+        plotted.push(json!({ "section": family.section, "charts": chart::charts(&plots) }));
     }
     let memory = results.run.machine.memory_bytes;
     let devices = cases.iter().filter_map(|case| case.report.device.as_ref());
@@ -35,13 +39,17 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) ->
     let page = json!({
         "run": results.run,
         "memory": memory.map_or("unknown memory".to_owned(), |size| bytes(size as f64)),
+        "summary": summary(&cases, &results.skipped),
+        "findings": screen::findings(&cases),
         "lists": [
             ("Devices", devices),
-            ("Findings", findings(&families)),
             ("Failed cases", failures(&cases)),
             ("Skipped cases", skipped_lines(&results.skipped)),
+            ("Scaling", findings(&families)),
         ],
-        "sections": sections(&cases, baseline),
+        "sections": sections(&cases, baseline).iter().map(filterable).collect::<Vec<_>>(),
+        "style": format!("{}{}", chart::STYLE, sortable::STYLE),
+        "script": format!("{}{}", chart::SCRIPT, sortable::SCRIPT),
         "families": plotted,
         "legend": LEGEND.lines().collect::<Vec<_>>(),
     });
@@ -51,6 +59,24 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) ->
         &render("report.html", include_str!("report.html"), page)?,
     )?;
     Ok(path)
+}
+
+/// A section with the values of its first column, a length or a model, and the one whose rows are
+/// shown first: the longest length, unless most mechanisms are too slow for it.
+fn filterable(section: &Section) -> Value {
+    let first = |row: &Vec<Cell>| row[0].text.clone();
+    let groups = group(&section.rows, |row| first(row));
+    let most = groups.iter().map(|(_, rows)| rows.len()).max();
+    let mut longest = groups.iter().rev();
+    let selected = longest.find(|(_, rows)| 2 * rows.len() > most.unwrap_or_default());
+    let is_model = section.header[0] == "model";
+    let mut value = json!(section);
+    value["selected"] = match selected {
+        Some((name, _)) if !is_model => json!(name),
+        _ => json!(""),
+    };
+    value["groups"] = groups.into_iter().map(|(name, _)| name).collect();
+    value
 }
 
 pub fn markdown(sections: &[Section]) -> Result<String> {
@@ -65,6 +91,7 @@ pub fn markdown(sections: &[Section]) -> Result<String> {
 fn render(name: &str, template: &str, values: Value) -> Result<String> {
     let mut environment = Environment::new();
     environment.add_test("numeric_column", is_numeric);
+    environment.add_test("narrow_column", is_narrow);
     let text = environment.render_named_str(name, template, Serde(values))?;
     Ok(text + "\n")
 }
@@ -76,12 +103,51 @@ fn write_atomically(path: &Path, text: &str) -> Result<()> {
     Ok(fs::rename(&partial, path)?)
 }
 
-fn plot(family: &Family, axis: Axis) -> String {
+/// Columns that fit a narrow screen; the others can be shown there, too.
+fn is_narrow(column: &str) -> bool {
+    let columns = [
+        "model",
+        "n",
+        "mechanism",
+        "median",
+        "memory",
+        "vs flash",
+        "vs baseline",
+    ];
+    columns.contains(&column)
+}
+
+/// The family of a mechanism in the legend of the plots.
+fn mechanism_family(series: &Series) -> &'static str {
+    if series.backend == "pytorch" {
+        return "PyTorch";
+    }
+    let Ok(mechanism) = series.subject.parse::<Mechanism>() else {
+        return "others";
+    };
+    let about = mechanism.about();
+    let is_quadratic = about.time.starts_with("n²");
+    match (about.exactness, is_quadratic) {
+        (Exactness::Exact, true) => "softmax over all keys",
+        (Exactness::Exact, false) => "sparse softmax",
+        (Exactness::Approximate | Exactness::Different, true) => "other scores, all keys",
+        (Exactness::Approximate | Exactness::Different, false) => "hashing and linear",
+    }
+}
+
+fn plot(family: &Family, axis: Axis) -> Plot {
     let subjects = distinct(family.series.iter().map(|series| &series.subject));
     let backends = distinct(family.series.iter().map(|series| &series.backend));
+    let mut ours = backends.clone();
+    ours.retain(|backend| *backend != "pytorch");
     let index = |list: &[&String], name: &str| list.iter().position(|known| *known == name);
     let line = |series: &Series| Line {
-        name: format!("{} {}", series.backend, series.subject),
+        name: match &ours[..] {
+            [only] if **only == series.backend => series.subject.clone(),
+            _ => format!("{} {}", series.backend, series.subject),
+        },
+        group: mechanism_family(series).to_owned(),
+        strong: ["flash", "standard"].contains(&series.subject.as_str()),
         colour: index(&subjects, &series.subject).unwrap_or_default(),
         stroke: index(&backends, &series.backend).unwrap_or_default(),
         points: match axis {
@@ -91,7 +157,7 @@ fn plot(family: &Family, axis: Axis) -> String {
         ..Line::default()
     };
     let lines: Vec<Line> = family.series.iter().map(line).collect();
-    svg(&family.title, axis, &lines)
+    plot::plot(&family.title, axis, &lines)
 }
 
 #[cfg(test)]
@@ -115,15 +181,17 @@ mod tests {
         assert_eq!(plots, 2, "time and memory");
         // The SVG namespace is not fetched.
         let urls = page.replace("http://www.w3.org/2000/svg", "");
-        assert!(!urls.contains("http") && !page.contains("<script"));
+        let urls = urls.replace("https://github.com/leeoniya/uPlot", "");
+        assert!(!urls.contains("://") && urls.contains("default-src 'none'"));
         for part in [
             "CPU &lt;model&gt; &amp; more",
             "Skipped cases",
             "skipped: additive on layer, forward pass, sequence length 2,048: &lt;too&gt; slow",
             "grows as n^1.00",
-            "<th class=\"number\">median</th>",
+            "<th class=\"number\" data-bar>median</th>",
             "<td class=\"\">standard</td>",
-            "<tr class=\"next\">",
+            "<option selected>1,024</option>",
+            "softmax over all keys",
         ] {
             assert!(page.contains(part), "{part} in {page}");
         }

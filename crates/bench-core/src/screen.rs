@@ -239,7 +239,7 @@ fn draw(fraction: f64, width: usize) -> String {
 
 /// Differences to the references beyond the noise: first the fastest mechanism at the longest
 /// length, then flash there, then mechanisms that overtake a reference; each by size.
-fn findings(cases: &[CaseLine]) -> Vec<String> {
+pub(crate) fn findings(cases: &[CaseLine]) -> Vec<String> {
     use Reference::{Flash, PyTorch, Standard};
     let ours = cases
         .iter()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::plot::{Axis, Line, Plot, Scale, Ticks};
-use crate::units::{count, number};
+use crate::units::{Unit, count, number};
 
 /// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,14 +51,14 @@ impl Curves {
             title: self.title.clone(),
             scale: self.scale,
             ticks: Ticks::Decimal,
-            label: number,
+            unit: Unit::Number,
             margin: 0.06,
             include: None,
         };
         let x = Axis {
             title: "step".to_owned(),
             scale: Scale::Linear,
-            label: |step| count(step.max(0.0) as usize),
+            unit: Unit::Count,
             margin: 0.0,
             include: Some(0.0),
             ..y.clone()

@@ -77,6 +77,25 @@ impl Matrix {
         self.range
     }
 
+    /// Mean entropy of the rows in bits, each relative to its sum; rows of zeros are left out.
+    /// `None` if there are only such rows, or if a weight is negative: it is no probability.
+    pub fn entropy(&self) -> Option<f64> {
+        if self.range.0 < 0.0 {
+            return None;
+        }
+        let (mut total, mut count) = (0.0, 0);
+        for row in self.weights.chunks(self.columns.max(1)) {
+            let sum: f64 = row.iter().map(|weight| f64::from(*weight)).sum();
+            if sum > 0.0 {
+                let probabilities = row.iter().map(|weight| f64::from(*weight) / sum);
+                let positive = probabilities.filter(|p| *p > 0.0);
+                total -= positive.map(|p| p * p.log2()).sum::<f64>();
+                count += 1;
+            }
+        }
+        (count > 0).then(|| total.max(0.0) / f64::from(count))
+    }
+
     /// Weights at the ends of the colour scale.
     pub(crate) fn scale(&self) -> (f32, f32) {
         let (low, high) = self.range();
@@ -102,6 +121,21 @@ mod tests {
         assert_eq!(matrix.get(1, 0), 0.4);
         assert_eq!(matrix.range(), (0.0, 0.6));
         assert_eq!(matrix.normalized(0.3), 0.5);
+    }
+
+    #[test]
+    fn entropy_is_the_mean_over_rows() {
+        let entropy = |rows: usize, weights: &[f32]| {
+            let columns = weights.len() / rows;
+            Matrix::new(rows, columns, weights.to_vec())
+                .unwrap()
+                .entropy()
+        };
+        // One bit, zero bits, and a masked query; rows need not be normalised.
+        assert_eq!(entropy(3, &[0.5, 0.5, 0.0, 1.0, 0.0, 0.0]), Some(0.5));
+        assert_eq!(entropy(1, &[2.0, 2.0, 2.0, 2.0]), Some(2.0));
+        assert_eq!(entropy(1, &[0.0, 0.0]), None);
+        assert_eq!(entropy(1, &[1.5, -0.5]), None);
     }
 
     #[test]

@@ -2,21 +2,20 @@
 //!
 //! Output files remain in Cargo's temporary directory for tests.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_viz::plot::Scale;
 use zoo_viz::{
     Alignment, AttentionPage, Better, Curve, Curves, Document, HeadMaps, Matrix, Part, Sentence,
-    Theme, Word,
+    Theme, Word, browser,
 };
 
 type Test = fn(&Path) -> Result<(), Failed>;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let browser = browser();
+    let browser = browser::find();
     let tests: [(&str, Test); 3] = [
         ("page_renders_without_console_messages", renders),
         ("keyboard_and_controls_work", works),
@@ -34,35 +33,11 @@ fn main() {
     libtest_mimic::run(&arguments, trials.into()).exit();
 }
 
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .flat_map(|folder| {
-            ["chromium", "chromium-browser", "google-chrome"].map(|n| folder.join(n))
-        })
-        .find(|file| file.is_file())
-}
-
-/// DOM of a page after its scripts; an error if it wrote to the console.
+/// DOM of a page that is written to Cargo's temporary directory for tests.
 fn dom_of(browser: &Path, name: &str, text: &str) -> Result<String, Failed> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let file = folder.join(name);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&file, text)?;
-    // Separate profiles, since browsers that share one wait for each other.
-    let profile = folder.join(format!("profile-{name}-{}", std::process::id()));
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu"])
-        .args(["--enable-logging=stderr", "--log-level=0", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("file://{}", file.display()))
-        .output()?;
-    std::fs::remove_dir_all(&profile)?;
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Chromium logs console messages with this tag.
-    if let Some(message) = log.lines().find(|line| line.contains("CONSOLE")) {
-        return Err(message.into());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(browser::dom(browser, &file)?)
 }
 
 fn words(text: &str) -> Vec<String> {
@@ -103,7 +78,8 @@ fn stack(
     for layer in 0..layers {
         let head = |head: usize| {
             let shift = head as f32 - 1.0;
-            let width = 0.5 + (layer * heads + head) as f32 * 0.4;
+            // The sixth of twelve heads is the sharpest.
+            let width = 0.5 + ((layer * heads + head + 7) % (layers * heads)) as f32 * 0.4;
             let centre = |row: usize| match head {
                 3 => 0.0,
                 _ => (row as f32 * step + shift).max(0.0),
@@ -149,6 +125,17 @@ fn document() -> Result<Part, Failed> {
     Ok(Part::Document(document.with_classes(classes)))
 }
 
+/// Six queries of a text of 3,000 tokens.
+fn selected_queries() -> Result<Part, Failed> {
+    let positions: Vec<usize> = (0..6).map(|i| 500 * i).collect();
+    let keys: Vec<String> = (0..3000).map(|i| format!("w{i}")).collect();
+    let queries = positions.iter().map(|i| keys[*i].clone()).collect();
+    let head = |width: f32| gaussian((6, 3000), width, false, |row| 500.0 * row as f32);
+    let layers = vec![vec![head(40.0)?, head(8.0)?]];
+    let maps = HeadMaps::new("Selected queries", queries, keys, layers)?;
+    Ok(Part::Heads(maps.with_query_positions(positions)?))
+}
+
 fn page() -> Result<AttentionPage, Failed> {
     let source = words("<s> 好 久 不 见 , 你 最近 怎么 样 ? </s>");
     let target = words("<s> long time no see , how have you been ? </s>");
@@ -176,13 +163,14 @@ fn page() -> Result<AttentionPage, Failed> {
             "好久不见,你最近怎么样? → long time no see, how have you been?".to_owned(),
         ],
         parts: vec![
+            stack("Cross-attention", &target, &source, (3, 4), false)?,
             stack("Encoder", &source, &source, (3, 4), false)?,
             stack("Decoder", &target, &target, (3, 4), true)?,
-            stack("Cross-attention", &target, &source, (3, 4), false)?,
             Part::Heads(waves),
             Part::Alignment(Alignment::new("Dates, aligned", input, output, aligned)?),
             document()?,
             stack("A long text", &long, &long, (2, 8), true)?,
+            selected_queries()?,
         ],
     })
 }
@@ -193,7 +181,7 @@ fn renders(browser: &Path) -> Result<(), Failed> {
     let pressed = dom.matches("aria-pressed=\"true\"").count();
     let scales = dom.matches("<span class=\"max\">").count();
     let empty = dom.matches("<span class=\"max\"></span>").count();
-    if pressed != 5 || (scales, empty) != (6, 0) || !dom.contains("精彩") {
+    if pressed != 6 || (scales, empty) != (7, 0) || !dom.contains("精彩") {
         return Err(format!("{pressed} selected heads, {scales} scales in: {dom}").into());
     }
     Ok(())
@@ -203,22 +191,24 @@ fn renders(browser: &Path) -> Result<(), Failed> {
 const VISITOR: &str = include_str!("visitor.js");
 
 fn works(browser: &Path) -> Result<(), Failed> {
-    let html = page()?
-        .to_html()
-        .replace("</body>", &format!("<script>\n{VISITOR}</script>\n</body>"));
-    let dom = dom_of(browser, "visited.html", &html)?;
-    let (_, results) = dom.split_once("<pre id=\"results\">").ok_or("no results")?;
-    let (results, _) = results.split_once("</pre>").ok_or("no end")?;
-    // The first head of the encoder.
-    let first = gaussian((12, 12), 0.5, false, |row| (row as f32 - 1.0).max(0.0))?;
-    let (second, last) = (first.get(0, 1), first.get(11, 11));
-    let expected = format!(
-        "&lt;s&gt; (1) → 好 (2) {second:.4}; &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; \
-         &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; 13; true; 0; 480; true; true; \
-         &lt;wonderful&gt; 0.6250 in sentence 2 (0.5200); 500; true; true"
-    );
-    if results != expected {
-        return Err(format!("got\n{results}\nexpected\n{expected}").into());
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("visited.html");
+    for width in [1400, 400] {
+        let results = browser::visit(browser, &file, &page()?.to_html(), VISITOR, width)?;
+        // The sharpest head of the cross-attention: layer 2, head 2.
+        let sharpest = gaussian((12, 12), 0.5, false, |row| row as f32)?;
+        let (second, last) = (sharpest.get(0, 1), sharpest.get(11, 11));
+        let entropy = sharpest.entropy().ok_or("no entropy")?;
+        let expected = format!(
+            "11; {entropy:.2}; shared; query ↓ key →; 12; 1; query long (2) {:.4} 好 (2); 12; \
+             &lt;s&gt; (1) → 好 (2) {second:.4}; &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; \
+             &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; 1; 13; true; 0; 480; true; true; \
+             product; true; false; &lt;wonderful&gt; 0.6250 in sentence 2 (0.5200); 500; true; \
+             w500 (501) → w500 (501); true; true; {width}; true",
+            sharpest.get(1, 1)
+        );
+        if results != expected {
+            return Err(format!("got\n{results}\nexpected\n{expected}").into());
+        }
     }
     Ok(())
 }

@@ -67,7 +67,11 @@ fn header(members: &[&CaseLine], has_baseline: bool) -> Vec<&'static str> {
     }
     header.extend(["GFLOP/s", "% of matmul peak", "memory", "by", "x minimum"]);
     if !are_models {
-        header.extend(["error", "vs standard"]);
+        header.push("error");
+        if members.iter().any(|case| case.id.subject == "flash") {
+            header.push("vs flash");
+        }
+        header.push("vs standard");
     }
     if members.iter().any(|case| case.id.backend == "pytorch") {
         header.push("vs PyTorch");
@@ -129,6 +133,7 @@ pub(crate) fn text(
             Outcome::Wrong { error, .. } => Some(error.map_or("infinite".to_owned(), scientific)),
             _ => None,
         },
+        "vs flash" => ratio_text(case, Reference::Flash, all),
         "vs standard" => ratio_text(case, Reference::Standard, all),
         "vs PyTorch" => ratio_text(case, Reference::PyTorch, all),
         "vs baseline" => ratio_text(case, Reference::Baseline, baseline.unwrap_or_default()),
@@ -216,7 +221,8 @@ mod tests {
         ] {
             assert!(standard.contains(cell), "{cell} in {standard}");
         }
-        assert!(row("flash").contains("0.50 2.00"), "{}", row("flash"));
+        let flash = row("flex      flash");
+        assert!(flash.contains("1.00 0.50 2.00"), "{flash}");
         assert!(row("sdpa").contains("*5.00 ms"), "{}", row("sdpa"));
     }
 

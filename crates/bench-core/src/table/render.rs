@@ -48,7 +48,8 @@ pub(crate) fn render_table(header: &[&str], rows: &[Vec<Cell>], spacing: u16) ->
     table.to_string()
 }
 
-/// Header and rows with short names, percentiles as a range, and ratios without their range.
+/// Header and rows with short names, percentiles as a range, and ratios without their range. The
+/// ratio to flash is on the [screen](crate::screen::screen).
 fn shorten(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
     let short = |name: &'static str| match name {
         "10th" => "10..90th",
@@ -62,7 +63,11 @@ fn shorten(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
         other => other,
     };
     let names = section.header.iter().copied().enumerate();
-    let columns = || names.clone().filter(|(_, name)| *name != "90th");
+    let columns = || {
+        names
+            .clone()
+            .filter(|(_, name)| !["90th", "vs flash"].contains(name))
+    };
     let shorten_row = |row: &Vec<Cell>| {
         let cell = |(i, name): (usize, &str)| {
             let cell: &Cell = &row[i];

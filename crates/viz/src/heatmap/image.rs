@@ -96,16 +96,20 @@ impl Heatmap<'_> {
         let (min, max) = self.weights.scale();
         let (min_text, max_text) = (number(f64::from(min)), number(f64::from(max)));
 
-        let left = MARGIN + widest(&queries).unwrap_or(0) + GAP;
+        // The titles of the axes are outside of the labels.
+        let title = line + GAP;
+        let left = MARGIN + title + widest(&queries).unwrap_or(0) + GAP;
         // Key labels are horizontal if all of them fit above their columns, otherwise vertical.
         let widest_key = widest(&keys).unwrap_or(0);
         let is_horizontal = widest_key + 2 <= cell;
-        let top = MARGIN + if is_horizontal { line } else { widest_key } + GAP;
+        let top = MARGIN + title + if is_horizontal { line } else { widest_key } + GAP;
         let grid = (columns * cell, rows * cell);
         let scale_width = grid.0.clamp(120, 320);
-        let width = left + grid.0.max(scale_width) + MARGIN;
+        let [query, key] = self.axes;
+        let width = left + grid.0.max(scale_width).max(text_width(key)) + MARGIN;
         let scale_top = top + grid.1 + MARGIN;
-        let height = scale_top + SCALE_HEIGHT + GAP + line + MARGIN;
+        let height = scale_top + SCALE_HEIGHT + GAP + line;
+        let height = height.max(top + text_width(query)) + MARGIN;
 
         let mut canvas = Canvas {
             width,
@@ -113,6 +117,8 @@ impl Heatmap<'_> {
             foreground: theme.foreground(),
             dot,
         };
+        canvas.draw_text((left, MARGIN), key);
+        canvas.draw_vertical_text((MARGIN, top + text_width(query)), query);
         for (row, text) in spaced(&queries, cell, line + 2) {
             let middle = top + row * cell + cell / 2;
             canvas.draw_text((left - GAP - text_width(text), middle - line / 2), text);
@@ -120,7 +126,7 @@ impl Heatmap<'_> {
         for (column, text) in spaced(&keys, cell, if is_horizontal { 1 } else { line + 2 }) {
             let middle = left + column * cell + cell / 2;
             if is_horizontal {
-                canvas.draw_text((middle - text_width(text) / 2, MARGIN), text);
+                canvas.draw_text((middle - text_width(text) / 2, MARGIN + title), text);
             } else {
                 canvas.draw_vertical_text((middle - line / 2, top - GAP), text);
             }
@@ -204,8 +210,9 @@ mod tests {
         for theme in Theme::ALL {
             let (width, _, pixels, texts) = read(&heatmap.to_png(theme).unwrap());
             assert_eq!(texts, ["t", "a\nb", "x\n好"]);
-            // Offset of the grid with labels of one character; cells are 40 pixels wide.
-            let (left, top) = (14 + 16 + 6, 14 + 16 + 6);
+            // Offset of the grid with axis titles and labels of one character; cells are 40 pixels
+            // wide.
+            let (left, top) = (14 + 22 + 16 + 6, 14 + 22 + 16 + 6);
             for (row, column, value) in [(0, 0, 0.0), (0, 1, 1.0), (1, 0, 0.5)] {
                 let i = 3 * ((top + 40 * row + 20) * width + left + 40 * column + 20);
                 let colour = theme.colour(value);

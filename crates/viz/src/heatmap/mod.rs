@@ -12,10 +12,15 @@ use crate::{Matrix, VizError};
 #[derive(Debug, Clone)]
 pub struct Heatmap<'a> {
     pub(crate) title: String,
+    /// Titles of the axes: queries, keys.
+    pub(crate) axes: [&'a str; 2],
     pub(crate) queries: &'a [String],
     pub(crate) keys: &'a [String],
     pub(crate) weights: &'a Matrix,
 }
+
+/// Default titles of the axes.
+pub(crate) const AXES: [&str; 2] = ["query", "key"];
 
 /// Checks that a matrix has a row for each query and a column for each key. Layer and head are
 /// counted from 1.
@@ -59,6 +64,7 @@ pub(crate) mod tests {
         check(title, (1, 1), queries, keys, weights).unwrap();
         Heatmap {
             title: title.to_owned(),
+            axes: AXES,
             queries,
             keys,
             weights,

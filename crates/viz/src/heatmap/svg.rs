@@ -11,6 +11,8 @@ use crate::{Theme, escape, visible};
 const MARGIN: f64 = 12.0;
 const TITLE: f64 = 26.0;
 const SCALE: f64 = 52.0;
+/// Space for the title of an axis.
+const AXIS: f64 = 18.0;
 /// Rotation of column labels in degrees, so that they do not overlap.
 const LABEL_ANGLE: f64 = 60.0;
 
@@ -34,8 +36,8 @@ impl Heatmap<'_> {
         let keys: Vec<String> = self.keys.iter().map(label).collect();
         let widest = |labels: &[String]| labels.iter().map(|text| width(text)).fold(0.0, f64::max);
         let (sine, cosine) = LABEL_ANGLE.to_radians().sin_cos();
-        let left = MARGIN + widest(&queries) + 8.0;
-        let top = TITLE + widest(&keys) * sine + 18.0;
+        let left = MARGIN + AXIS + widest(&queries) + 8.0;
+        let top = TITLE + AXIS + widest(&keys) * sine + 18.0;
         let grid = (columns as f64 * cell, rows as f64 * cell);
         // Rotated labels extend beyond the grid on the right.
         let label_end =
@@ -53,6 +55,14 @@ impl Heatmap<'_> {
 <text class="zoo-title" x="{MARGIN}" y="20">{title}</text>
 "#,
             style(),
+        );
+        let [query, key] = self.axes.map(escape);
+        let _ = writeln!(
+            svg,
+            r#"<text class="zoo-text" x="{left:.1}" y="{:.1}">{key} →</text>
+<text class="zoo-text" transform="translate({:.1} {top:.1}) rotate(-90)" text-anchor="end">← {query}</text>"#,
+            TITLE + AXIS - 4.0,
+            MARGIN + 10.0,
         );
         for (i, text) in queries.iter().enumerate() {
             let _ = writeln!(
@@ -185,6 +195,8 @@ mod tests {
         let weights = Matrix::new(2, 2, vec![0.25, 0.75, 1.0, 0.0]).unwrap();
         let svg = draw(&weights, &words("<s> 好"), &words("a&b \""));
         for expected in [
+            ">key →</text>",
+            ">← query</text>",
             "<title>&lt;s&gt; → a&amp;b: 0.2500</title>",
             "<title>好 → &quot;: 0.0000</title>",
             "aria-label=\"a &lt;title&gt;\"",

@@ -74,8 +74,8 @@ impl Document {
             "<p class=\"soft\">Bars are sentence weights. Words are coloured by weight, relative to \
              the largest.</p>\n\
              <div class=\"controls\"><label>colour words by <select class=\"colour-by\">\
-             <option value=\"word\">word weight</option>\
-             <option value=\"product\">word weight x sentence weight</option></select></label></div>\n\
+             <option value=\"product\">word weight x sentence weight</option>\
+             <option value=\"word\">word weight</option></select></label></div>\n\
              <ol class=\"sentences\" tabindex=\"0\" role=\"group\" aria-label=\"Words and their weights. \
              Use the arrow keys to move between words and sentences\">\n",
         );

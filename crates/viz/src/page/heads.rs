@@ -2,15 +2,18 @@
 
 use std::fmt::Write;
 
-use super::heatmap::heatmap;
-use crate::heatmap::check;
+use super::heatmap::{MapControls, heatmap};
+use crate::heatmap::{AXES, check};
 use crate::{Heatmap, Matrix, VizError, escape};
 
 /// Attention weights of all layers and heads of an encoder, a decoder or cross-attention.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadMaps {
     title: String,
+    axes: [String; 2],
     queries: Vec<String>,
+    /// Positions of the queries in their sequence, from 0.
+    positions: Vec<usize>,
     keys: Vec<String>,
     layers: Vec<Vec<Matrix>>,
 }
@@ -42,10 +45,54 @@ impl HeadMaps {
         }
         Ok(Self {
             title,
+            axes: AXES.map(str::to_owned),
+            positions: (0..queries.len()).collect(),
             queries,
             keys,
             layers,
         })
+    }
+
+    /// Titles of the axes, instead of "query" and "key".
+    pub fn with_axes(mut self, query: &str, key: &str) -> Self {
+        self.axes = [query, key].map(str::to_owned);
+        self
+    }
+
+    /// Positions of the queries in their sequence, from 0, if they are a selection.
+    ///
+    /// # Errors
+    ///
+    /// If their number is not that of the queries.
+    pub fn with_query_positions(mut self, positions: Vec<usize>) -> Result<Self, VizError> {
+        if positions.len() != self.queries.len() {
+            return Err(VizError(format!(
+                "{}: {} positions for {} queries",
+                self.title,
+                positions.len(),
+                self.queries.len()
+            )));
+        }
+        self.positions = positions;
+        Ok(self)
+    }
+
+    /// Layer and head with the lowest [entropy](Matrix::entropy), counted from 1, among those of
+    /// the given layer or with the given number; the first if no head has an entropy.
+    pub fn sharpest(&self, layer: Option<usize>, head: Option<usize>) -> Option<(usize, usize)> {
+        let mut sharpest: Option<(f64, (usize, usize))> = None;
+        for (i, heads) in (1..).zip(&self.layers) {
+            for (j, matrix) in (1..).zip(heads) {
+                if layer.is_some_and(|layer| layer != i) || head.is_some_and(|head| head != j) {
+                    continue;
+                }
+                let entropy = matrix.entropy().unwrap_or(f64::INFINITY);
+                if sharpest.is_none_or(|(lowest, _)| entropy < lowest) {
+                    sharpest = Some((entropy, (i, j)));
+                }
+            }
+        }
+        sharpest.map(|(_, index)| index)
     }
 
     /// Heatmap of one head for SVG or PNG output. Layer and head are counted from 1.
@@ -68,8 +115,10 @@ impl HeadMaps {
     }
 
     fn heatmap<'a>(&'a self, title: String, weights: &'a Matrix) -> Heatmap<'a> {
+        let [query, key] = &self.axes;
         Heatmap {
             title,
+            axes: [query, key],
             queries: &self.queries,
             keys: &self.keys,
             weights,
@@ -87,19 +136,21 @@ impl HeadMaps {
         let plural = if count == 1 { "" } else { "s" };
         let _ = write!(
             html,
-            "<p class=\"soft\">{count} layer{plural}. Rows are queries, columns are keys. Select a head \
-             below or in the overview.</p>\n\
+            "<p class=\"soft\">{count} layer{plural}. Below each head: the mean entropy of its rows in bits, \
+             lower is sharper. Select a head; the sharpest is selected first.</p>\n\
              <div class=\"overview\" role=\"group\" aria-label=\"{title}: all heads\">\n",
         );
         for (layer, heads) in self.layers.iter().enumerate() {
             let name = format!("<span class=\"name\">layer {}</span>", layer + 1);
             let _ = writeln!(html, "<div class=\"row\">{name}");
-            for head in 0..heads.len() {
+            for (head, matrix) in heads.iter().enumerate() {
+                let entropy = matrix.entropy().map(|bits| format!("{bits:.2}"));
+                let entropy = entropy.unwrap_or_else(|| "-".to_owned());
                 let _ = writeln!(
                     html,
                     "<button type=\"button\" data-layer=\"{layer}\" data-head=\"{head}\" tabindex=\"-1\" \
-                     aria-label=\"layer {}, head {}\"><canvas aria-hidden=\"true\"></canvas>\
-                     <span>{1}</span></button>",
+                     aria-label=\"layer {}, head {}, entropy {entropy} bits\"><canvas aria-hidden=\"true\"></canvas>\
+                     <span class=\"number\">{1}</span><span class=\"entropy\">{entropy}</span></button>",
                     layer + 1,
                     head + 1
                 );
@@ -107,8 +158,14 @@ impl HeadMaps {
             html.push_str("</div>\n");
         }
         html.push_str("</div>\n");
-        let first = self.heatmap(self.title.clone(), &self.layers[0][0]);
-        heatmap(html, &first, Some(&self.layers));
+        let (layer, head) = self.sharpest(None, None).unwrap_or((1, 1));
+        let map = self.heatmap(self.title.clone(), &self.layers[layer - 1][head - 1]);
+        let controls = MapControls {
+            layers: Some(&self.layers),
+            selected: (layer - 1, head - 1),
+            positions: Some(&self.positions),
+        };
+        heatmap(html, &map, &controls);
     }
 }
 
@@ -129,8 +186,34 @@ mod tests {
         maps.write(&mut html);
         assert_eq!(html.matches("<button").count(), 4);
         assert_eq!(html.matches("class=\"weights\"").count(), 4);
+        assert!(maps.clone().with_query_positions(vec![7]).is_err());
         let svg = maps.head(1, 3).unwrap().to_svg();
         assert!(svg.contains("Encoder, layer 1, head 3"));
+    }
+
+    #[test]
+    fn sharpest_head_is_selected() {
+        let flat = Matrix::new(2, 3, vec![0.5; 6]).unwrap();
+        let sharp = Matrix::new(2, 3, vec![0.9, 0.1, 0.0, 0.0, 1.0, 0.0]).unwrap();
+        let negative = Matrix::new(2, 3, vec![-1.0; 6]).unwrap();
+        let layers = vec![vec![flat.clone(), negative], vec![flat, sharp]];
+        let maps = maps(layers).unwrap().with_query_positions(vec![4, 900]);
+        let maps = maps.unwrap().with_axes("query (target)", "key (source)");
+        assert_eq!(maps.sharpest(None, None), Some((2, 2)));
+        assert_eq!(maps.sharpest(Some(1), None), Some((1, 1)));
+        assert_eq!(maps.sharpest(None, Some(1)), Some((1, 1)));
+        assert_eq!(maps.sharpest(Some(3), None), None);
+        let mut html = String::new();
+        maps.write(&mut html);
+        for part in [
+            "<option value=\"1\" selected>2</option>",
+            "layer 2, head 2, entropy 0.23 bits",
+            "<span class=\"entropy\">-</span>",
+            "<span class=\"single\" data-position=\"901\">b",
+            "query (target)",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
     }
 
     #[test]

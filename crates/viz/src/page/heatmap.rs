@@ -10,14 +10,27 @@ use base64::prelude::BASE64_STANDARD;
 use crate::text::width;
 use crate::{Heatmap, Matrix, escape, visible};
 
-/// Writes a heatmap with its controls and the weights of `layers`, of which layer and head can be
-/// selected, or of the map itself.
-pub(super) fn heatmap(html: &mut String, map: &Heatmap<'_>, layers: Option<&[Vec<Matrix>]>) {
+/// What can be selected in a heatmap.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MapControls<'a> {
+    /// Weights by layer and head; those of the map itself if there is no choice.
+    pub(super) layers: Option<&'a [Vec<Matrix>]>,
+    /// Layer and head that are shown first, from 0.
+    pub(super) selected: (usize, usize),
+    /// Positions of the queries, from 0, if they are a selection.
+    pub(super) positions: Option<&'a [usize]>,
+}
+
+/// Writes a heatmap with its controls, and the lines between its tokens.
+pub(super) fn heatmap(html: &mut String, map: &Heatmap<'_>, controls: &MapControls<'_>) {
     html.push_str("<div class=\"controls\">\n");
     let mut matrices = vec![];
+    let layers = controls.layers;
     if let Some(layers) = layers {
-        select(html, "layer", layers.len());
-        select(html, "head", layers.iter().map(Vec::len).max().unwrap_or(1));
+        let (layer, head) = controls.selected;
+        select(html, "layer", layers.len(), layer);
+        let heads = layers.iter().map(Vec::len).max().unwrap_or(1);
+        select(html, "head", heads, head);
         for (layer, heads) in layers.iter().enumerate() {
             let heads = heads.iter().enumerate();
             matrices.extend(heads.map(|(head, matrix)| (layer, head, matrix)));
@@ -27,29 +40,41 @@ pub(super) fn heatmap(html: &mut String, map: &Heatmap<'_>, layers: Option<&[Vec
     }
     // Cells of short texts are larger; labels of long texts must be readable.
     let longest = map.queries.len().max(map.keys.len());
-    let cell = (560 / longest.max(1)).clamp(16, 34);
+    let cell = match longest {
+        0..LONG => (560 / longest.max(1)).clamp(16, 34),
+        // The whole text at a glance; labels are shown when it is enlarged.
+        _ => (1200 / longest).max(2),
+    };
+    let smallest = if longest < LONG { 14 } else { 1 };
     let gamma = has_small_weights(matrices.iter().map(|(.., matrix)| *matrix));
     let gamma = if gamma { " checked" } else { "" };
-    let shared = layers.map_or("", |_| "<option value=\"shared\">shared</option>");
+    let (shared, head) = match layers {
+        Some(_) => ("<option value=\"shared\">shared</option>", "per head"),
+        None => ("", "shared"),
+    };
+    let [query, key] = map.axes.map(escape);
     let _ = write!(
         html,
-        "<label>colour scale: <select class=\"colour-scale\"><option value=\"head\">per head</option>\
-         <option value=\"row\">per row</option>{shared}</select></label>\n\
+        "<label>colour scale: <select class=\"colour-scale\">{shared}<option value=\"head\">{head}</option>\
+         <option value=\"row\">per row</option></select></label>\n\
          <label><input class=\"gamma\" type=\"checkbox\"{gamma}>gamma (show small weights)</label>\n\
-         <label>size <input class=\"size\" type=\"range\" min=\"14\" max=\"48\" value=\"{cell}\"></label>\n\
+         <label>size <input class=\"size\" type=\"range\" min=\"{smallest}\" max=\"48\" value=\"{cell}\"></label>\n\
          <span class=\"scale\" aria-hidden=\"true\"><span class=\"min\"></span><canvas width=\"128\" height=\"1\">\
          </canvas><span class=\"max\"></span></span>\n</div>\n\
-         <div class=\"map\" tabindex=\"0\" role=\"group\" style=\"--cell:{cell}px\" aria-label=\"{}: weights. \
+         <div class=\"views\"><div class=\"map\" tabindex=\"0\" role=\"group\" style=\"--cell:{cell}px\" aria-label=\"{}: weights. \
          Use the arrow keys to move between cells, Home and End within a row, Page Up and Page Down within a \
-         column\">\n<div class=\"grid\">\n<div class=\"corner\" aria-hidden=\"true\"></div>\n",
+         column\">\n<div class=\"grid\">\n<div class=\"corner\" aria-hidden=\"true\"><span class=\"query-title\">{query} ↓\
+         </span><span class=\"key-title\">{key} →</span></div>\n",
         escape(&map.title)
     );
-    labels(html, "keys", map.keys);
-    labels(html, "queries", map.queries);
+    labels(html, "keys", map.keys, None);
+    labels(html, "queries", map.queries, controls.positions);
     let _ = write!(
         html,
         "<div class=\"cells\"><canvas width=\"{}\" height=\"{}\" aria-hidden=\"true\"></canvas>\
          <div class=\"cursor\" hidden></div></div>\n</div>\n</div>\n\
+         <div class=\"links\"><p class=\"soft\">{key} above, {query} below; lines are as strong as their weights. \
+         Point at a token to see only its lines.</p><div class=\"links-scroll\"><svg aria-hidden=\"true\"></svg></div></div></div>\n\
          <p class=\"visually-hidden\" role=\"status\"></p>\n",
         map.keys.len(),
         map.queries.len()
@@ -66,25 +91,32 @@ pub(super) fn heatmap(html: &mut String, map: &Heatmap<'_>, layers: Option<&[Vec
     }
 }
 
-/// Whether most rows would be pale, because the largest weight is far above theirs. The first query
-/// of causal attention has only one visible key, so its weight is always 1.
+/// More tokens than this have small cells without labels.
+const LONG: usize = 300;
+
+/// Whether most rows would be pale on the shared colour scale, because the largest weight is far
+/// above theirs. The first query of causal attention has only one visible key, so its weight is
+/// always 1.
 fn has_small_weights<'a>(matrices: impl Iterator<Item = &'a Matrix>) -> bool {
     let mut largest = Vec::new();
     for matrix in matrices {
         for row in matrix.weights().chunks(matrix.columns()) {
-            let weights = row.iter().map(|weight| matrix.normalized(*weight).abs());
-            largest.push(weights.fold(0.0, f32::max));
+            largest.push(row.iter().map(|weight| weight.abs()).fold(0.0, f32::max));
         }
     }
     largest.sort_by(f32::total_cmp);
     let median = largest.get(largest.len() / 2);
-    median.is_some_and(|median| *median < 0.5)
+    let max = largest.last();
+    median
+        .zip(max)
+        .is_some_and(|(median, max)| *median < 0.5 * max)
 }
 
-fn select(html: &mut String, name: &str, count: usize) {
+fn select(html: &mut String, name: &str, count: usize, selected: usize) {
     let _ = write!(html, "<label>{name} <select class=\"{name}\">");
     for i in 0..count {
-        let _ = write!(html, "<option value=\"{i}\">{}</option>", i + 1);
+        let selected = if i == selected { " selected" } else { "" };
+        let _ = write!(html, "<option value=\"{i}\"{selected}>{}</option>", i + 1);
     }
     if name == "head" && count > 1 {
         html.push_str("<option value=\"mean\">mean of all heads</option>");
@@ -93,9 +125,9 @@ fn select(html: &mut String, name: &str, count: usize) {
 }
 
 /// Writes the labels of an axis. Truncated labels have a tooltip.
-fn labels(html: &mut String, class: &str, tokens: &[String]) {
+fn labels(html: &mut String, class: &str, tokens: &[String], positions: Option<&[usize]>) {
     let _ = write!(html, "<div class=\"{class}\" aria-hidden=\"true\">");
-    for token in tokens {
+    for (i, token) in tokens.iter().enumerate() {
         let text = escape(&visible(token));
         // Single characters are horizontal, even if longer labels are vertical.
         let class = match token.chars().count() {
@@ -105,7 +137,11 @@ fn labels(html: &mut String, class: &str, tokens: &[String]) {
         // Approximate width at which the style sheet truncates.
         let title = (width(token) > 110.0).then(|| format!(" title=\"{text}\""));
         let title = title.unwrap_or_default();
-        let _ = write!(html, "<span{class}{title}>{text}</span>");
+        // Counted from 1; that of others is their index.
+        let position = positions.map(|positions| positions[i]).filter(|p| *p != i);
+        let position = position.map(|position| format!(" data-position=\"{}\"", position + 1));
+        let position = position.unwrap_or_default();
+        let _ = write!(html, "<span{class}{title}{position}>{text}</span>");
     }
     html.push_str("</div>\n");
 }
@@ -144,7 +180,7 @@ mod tests {
     fn single_characters_and_tooltips_of_labels() {
         let mut html = String::new();
         let tokens = ["好".to_owned(), "ab".to_owned(), "x".repeat(40)];
-        labels(&mut html, "keys", &tokens);
+        labels(&mut html, "keys", &tokens, None);
         assert!(html.contains("<span class=\"single\">好</span><span>ab</span><span title=\"xxx"));
     }
 

@@ -63,6 +63,97 @@ function showTip(text, element) {
   tip.style.top = `${Math.max(4, Math.min(rectangle.top, innerHeight - box.height - 4))}px`;
 }
 
+// Token and position, counted from 1; the position of a selected query is not its index.
+const tokenName = (label, i) => `${label.textContent} (${label.dataset.position ?? i + 1})`;
+
+const MAX_LINES = 4000;
+
+// Keys above, queries below, and lines between them. Of long texts, only the lines of the token that
+// is pointed at are drawn, or those of the first query.
+function initLinks(links, keys, queries) {
+  const svg = links.querySelector("svg");
+  const element = (name, attributes, text) => {
+    const created = document.createElementNS(svg.namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) created.setAttribute(key, value);
+    if (text !== undefined) created.textContent = text;
+    return created;
+  };
+  const measure = document.createElement("canvas").getContext("2d");
+  measure.font = "13px system-ui, sans-serif";
+  const short = (text) => ([...text].length > 14 ? `${[...text].slice(0, 13).join("")}…` : text);
+  const lay = (labels) => {
+    let end = 0;
+    const tokens = labels.map((label, index) => {
+      const text = short(label.textContent), cell = Math.max(measure.measureText(text).width + 14, 24);
+      end += cell;
+      return { text, index, x: end - cell / 2 };
+    });
+    return { tokens, end };
+  };
+  const above = lay(keys), below = lay(queries), end = Math.max(above.end, below.end);
+  // Centred, so that a monotonic alignment is vertical.
+  for (const row of [above, below]) for (const token of row.tokens) token.x += (end - row.end) / 2;
+  const TOP = 22, BOTTOM = 132, isLong = keys.length > 300;
+  svg.setAttribute("width", end);
+  svg.setAttribute("height", 154);
+  const lines = element("g", {});
+  svg.append(lines);
+  for (const [side, { tokens }, y] of [["key", above, TOP], ["query", below, BOTTOM + 4]]) {
+    for (const token of tokens) {
+      const text = element("text", { x: token.x.toFixed(1), y }, token.text);
+      text.addEventListener("pointerenter", () => point(side, token.index, text));
+      text.addEventListener("pointerleave", () => { tip.hidden = true; highlight(null, null); });
+      svg.append(text);
+    }
+  }
+  let value = () => 0, weights = [], shown = [null, null];
+
+  function drawLines(rows, columns) {
+    const found = [];
+    for (const row of rows) {
+      for (const column of columns) {
+        const size = Math.abs(value(row, column));
+        // Weaker ones would only be noise.
+        if (size >= 0.05) found.push({ row, column, size: Math.min(size, 1) });
+      }
+    }
+    found.sort((a, b) => b.size - a.size);
+    const paths = found.slice(0, MAX_LINES).map(({ row, column, size }) => {
+      const x1 = above.tokens[column].x.toFixed(1), x2 = below.tokens[row].x.toFixed(1);
+      const [y1, y2] = [TOP + 6, BOTTOM - 14], middle = (y1 + y2) / 2;
+      return element("path", {
+        d: `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`, "stroke-opacity": (0.15 + 0.85 * size).toFixed(2), "stroke-width": (0.6 + 3.4 * size).toFixed(1),
+        ...(weights[row * keys.length + column] < 0 ? { class: "negative" } : {}),
+      });
+    });
+    lines.replaceChildren(...paths);
+  }
+
+  const all = (labels) => labels.map((_, i) => i);
+  // Shows only the lines of a query or of a key; of all with neither.
+  function highlight(row, column) {
+    if (shown[0] === row && shown[1] === column) return;
+    shown = [row, column];
+    const first = isLong && row === null && column === null ? [0] : all(queries);
+    drawLines(row === null ? first : [row], column === null ? all(keys) : [column]);
+  }
+
+  // The strongest weights of a token.
+  function point(side, index, text) {
+    if (side === "query") highlight(index, null); else highlight(null, index);
+    const others = side === "query" ? keys : queries;
+    const at = (i) => (side === "query" ? weights[index * keys.length + i] : weights[i * keys.length + index]);
+    const strongest = all(others).sort((a, b) => Math.abs(at(b)) - Math.abs(at(a))).slice(0, 5);
+    const name = tokenName((side === "query" ? queries : keys)[index], index);
+    showTip([`${side} ${name}`, ...strongest.map((i) => `${format(at(i))} ${tokenName(others[i], i)}`)].join("\n"), text);
+  }
+
+  return {
+    highlight,
+    draw(newValue, newWeights) { value = newValue; weights = newWeights; shown = [undefined, undefined]; highlight(null, null); },
+  };
+}
+
 function initHeatmap(part) {
   const find = (selector) => part.querySelector(selector);
   const map = find(".map"), cells = find(".cells"), cursor = find(".cursor"), status = find("[role=status]");
@@ -76,6 +167,10 @@ function initHeatmap(part) {
   }
   const sharedMax = Math.max(...layers.flat().map(maxAbs));
   let weights, cell = null;
+  const links = initLinks(find(".links"), keys, queries);
+
+  // Rows stay readable if there are few of them.
+  const width = () => Number(size.value), height = () => Math.max(width(), rows <= 64 ? 16 : 0);
 
   const selection = () => (!head ? "" : `layer ${Number(layer.value) + 1}, ${head.value === "mean" ? "mean of all heads" : `head ${Number(head.value) + 1}`}`);
 
@@ -124,6 +219,7 @@ function initHeatmap(part) {
     paintMatrix(cells.querySelector("canvas"), weights);
     const below = weights.some((weight) => weight < 0);
     paint(find(".scale canvas"), 128, 1, (_, i) => gammaCorrected(below ? 2 * i / 127 - 1 : i / 127));
+    links.draw((row, column) => weights[row * columns + column] / scaleMax(weights, row, scale.value), weights);
     const end = scale.value === "row" ? "row max" : format(scaleMax(weights, 0, scale.value));
     find(".scale .min").textContent = below ? `-${end}` : "0";
     find(".scale .max").textContent = end;
@@ -131,9 +227,12 @@ function initHeatmap(part) {
   }
 
   function resize() {
-    map.style.setProperty("--cell", `${size.value}px`);
-    cells.style.width = `${size.value * columns}px`;
-    cells.style.height = `${size.value * rows}px`;
+    map.style.setProperty("--cell", `${width()}px`);
+    map.style.setProperty("--row", `${height()}px`);
+    find(".keys").classList.toggle("unlabelled", width() < 11);
+    find(".queries").classList.toggle("unlabelled", height() < 11);
+    cells.style.width = `${width() * columns}px`;
+    cells.style.height = `${height() * rows}px`;
     if (cell) mark(...cell);
   }
 
@@ -143,14 +242,14 @@ function initHeatmap(part) {
     queries[row].classList.add("active");
     keys[column].classList.add("active");
     cursor.hidden = false;
-    cursor.style.left = `${size.value * column}px`;
-    cursor.style.top = `${size.value * row}px`;
+    cursor.style.left = `${width() * column}px`;
+    cursor.style.top = `${height() * row}px`;
+    links.highlight(row, null);
   }
 
   function describe(row, column) {
     mark(row, column);
-    const name = (label, i) => `${label.textContent} (${i + 1})`;
-    const text = `${name(queries[row], row)} → ${name(keys[column], column)}\n${format(weights[row * columns + column])}`;
+    const text = `${tokenName(queries[row], row)} → ${tokenName(keys[column], column)}\n${format(weights[row * columns + column])}`;
     showTip(selection() ? `${text}\n${selection()}` : text, cursor);
     return text;
   }
@@ -158,21 +257,22 @@ function initHeatmap(part) {
   function hideTip() {
     tip.hidden = true;
     cursor.hidden = true;
+    links.highlight(null, null);
     for (const label of part.querySelectorAll(".active")) label.classList.remove("active");
   }
 
   // Scrolls a cell out from behind the sticky axes.
   function scrollTo(row, column) {
-    const side = Number(size.value), corner = find(".corner").getBoundingClientRect();
-    const fit = (i, from, visible) => Math.min(Math.max(from, side * (i + 2) - visible), side * Math.max(i - 1, 0));
-    map.scrollLeft = fit(column, map.scrollLeft, map.clientWidth - corner.width);
-    map.scrollTop = fit(row, map.scrollTop, map.clientHeight - corner.height);
+    const corner = find(".corner").getBoundingClientRect();
+    const fit = (i, side, from, visible) => Math.min(Math.max(from, side * (i + 2) - visible), side * Math.max(i - 1, 0));
+    map.scrollLeft = fit(column, width(), map.scrollLeft, map.clientWidth - corner.width);
+    map.scrollTop = fit(row, height(), map.scrollTop, map.clientHeight - corner.height);
   }
 
   cells.addEventListener("pointermove", (event) => {
     const box = cells.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top) / size.value);
-    const column = Math.floor((event.clientX - box.left) / size.value);
+    const row = Math.floor((event.clientY - box.top) / height());
+    const column = Math.floor((event.clientX - box.left) / width());
     if (row >= 0 && row < rows && column >= 0 && column < columns) describe(row, column);
   });
   cells.addEventListener("pointerleave", hideTip);
@@ -258,7 +358,7 @@ function initDocument(part) {
     status.textContent = describe(row, index);
   }
 
-  colourBy.addEventListener("change", () => part.classList.toggle("product", colourBy.value === "product"));
+  colourBy.addEventListener("change", () => part.classList.toggle("by-word", colourBy.value === "word"));
   list.addEventListener("pointermove", (event) => {
     const row = sentences.findIndex((words) => words.includes(event.target));
     if (row >= 0) describe(row, sentences[row].indexOf(event.target)); else hideTip();

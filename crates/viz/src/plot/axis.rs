@@ -1,5 +1,7 @@
 //! Axes of a plot: scales and ticks.
 
+use crate::units::Unit;
+
 /// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
@@ -30,8 +32,8 @@ pub struct Axis {
     pub scale: Scale,
     /// Tick positions.
     pub ticks: Ticks,
-    /// Format of tick labels.
-    pub label: fn(f64) -> String,
+    /// Unit of the values.
+    pub unit: Unit,
     /// Margin at both ends, as a fraction of the range.
     pub margin: f64,
     /// A value that is always in the range.
@@ -41,7 +43,7 @@ pub struct Axis {
 const MAX_TICKS: usize = 8;
 
 impl Axis {
-    pub(super) fn contains(&self, value: f64) -> bool {
+    pub(crate) fn contains(&self, value: f64) -> bool {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 
@@ -129,7 +131,7 @@ mod tests {
             title: "x".to_owned(),
             scale,
             ticks,
-            label: |x| x.to_string(),
+            unit: Unit::Number,
             margin: 0.0,
             include: None,
         }

@@ -16,6 +16,8 @@ pub struct Line {
     pub name: String,
     /// Text after the name in the legend.
     pub note: String,
+    /// Heading of the lines that belong together in the legend of a page; may be empty.
+    pub group: String,
     /// Index of the colour.
     pub colour: usize,
     /// Index of the dash pattern.
@@ -26,6 +28,8 @@ pub struct Line {
     pub band: Vec<(f64, f64, f64)>,
     /// Whether points have markers.
     pub markers: bool,
+    /// Whether others are compared with this line.
+    pub strong: bool,
 }
 
 /// A line plot.
@@ -144,7 +148,7 @@ impl<'a> Frame<'a> {
 
     fn draw_axes(&self, svg: &mut String) {
         for tick in self.plot.y.ticks(self.y_range) {
-            let (y, label) = (self.y(tick), escape(&(self.plot.y.label)(tick)));
+            let (y, label) = (self.y(tick), escape(&self.plot.y.unit.tick(tick)));
             let _ = writeln!(
                 svg,
                 r#"<line class="zoo-grid" x1="{LEFT}" x2="{x2}" y1="{y:.1}" y2="{y:.1}"/><text class="zoo-text" x="{tx}" y="{ty:.1}" text-anchor="end">{label}</text>"#,
@@ -171,7 +175,7 @@ impl<'a> Frame<'a> {
                     svg,
                     r#"<text class="zoo-text" x="{x:.1}" y="{}" text-anchor="middle">{}</text>"#,
                     HEIGHT - BOTTOM + 17.0,
-                    escape(&(self.plot.x.label)(tick))
+                    escape(&self.plot.x.unit.tick(tick))
                 );
             }
         }
@@ -211,7 +215,7 @@ impl<'a> Frame<'a> {
         }
         let (x_axis, y_axis) = (&self.plot.x, &self.plot.y);
         for (x, y) in &line.points {
-            let (x_label, y_label) = ((x_axis.label)(*x), (y_axis.label)(*y));
+            let (x_label, y_label) = (x_axis.unit.format(*x), y_axis.unit.format(*y));
             let title = format!("{} at {} = {x_label}: {y_label}", line.name, x_axis.title);
             svg.push_str(&marker(line.colour, self.x(*x), self.y(*y), &title));
         }
@@ -262,14 +266,14 @@ fn marker(colour: usize, x: f64, y: f64, title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::number;
+    use crate::units::Unit;
 
     fn plot(scale: Scale, lines: Vec<Line>) -> Plot {
         let axis = |title: &str, scale| Axis {
             title: title.to_owned(),
             scale,
             ticks: Ticks::Decimal,
-            label: number,
+            unit: Unit::Number,
             margin: 0.05,
             include: None,
         };
