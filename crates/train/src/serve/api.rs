@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use zoo_config::Model;
+use zoo_viz::plot::Plot;
+use zoo_viz::{Curves, chart};
 
 use super::inference::{InferenceRequest, Models};
 use super::security::{Content, Refusal};
@@ -74,6 +76,8 @@ impl Api {
             None if path.is_empty() => asset(Content::Page, INDEX),
             None if path == "style.css" => asset(Content::Style, STYLE),
             None if path == "script.js" => asset(Content::Script, SCRIPT),
+            None if path == "chart.css" => asset(Content::Style, chart::STYLE),
+            None if path == "chart.js" => asset(Content::Script, chart::SCRIPT),
             Some(("api", "runs")) => self.list(),
             Some(("attention", id)) => self.attention(id),
             Some(("report", id)) => self.report(id),
@@ -113,7 +117,13 @@ impl Api {
             let path = self.run_folder(name)?;
             runs.push(RunContent::read(name, &path, None).map_err(unreadable)?);
         }
-        Ok(to_json(&json!({ "plots": plots(&runs) })))
+        let plots = plots(&runs);
+        let plots: Vec<Plot> = plots.iter().map(Curves::to_plot).collect();
+        let html = match plots.as_slice() {
+            [] => "<p>No metrics yet.</p>".to_owned(),
+            plots => chart::charts(plots),
+        };
+        Ok(to_json(&json!({ "html": html })))
     }
 
     fn infer(&self, request: InferenceRequest) -> Result<Reply, Refusal> {

@@ -159,18 +159,27 @@ impl Tab {
     /// Clicks with the mouse in the middle of an element.
     #[track_caller]
     fn click(&mut self, selector: &str) {
-        let place = self.eval(&format!(
-            "(() => {{ const it = document.querySelector({selector:?}); \
-             it.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
-             const {{ x, y, width, height }} = it.getBoundingClientRect(); \
-             return [x + width / 2, y + height / 2]; }})()"
-        ));
+        let place = self.hover(selector);
         for event in ["mousePressed", "mouseReleased"] {
             let params = json!({
                 "type": event, "x": place[0], "y": place[1], "button": "left", "clickCount": 1,
             });
             self.call("Input.dispatchMouseEvent", params);
         }
+    }
+
+    /// Moves the mouse to the middle of an element, and returns its position.
+    #[track_caller]
+    fn hover(&mut self, selector: &str) -> Value {
+        let place = self.eval(&format!(
+            "(() => {{ const it = document.querySelector({selector:?}); \
+             it.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
+             const {{ x, y, width, height }} = it.getBoundingClientRect(); \
+             return [x + width / 2, y + height / 2]; }})()"
+        ));
+        let params = json!({"type": "mouseMoved", "x": place[0], "y": place[1]});
+        self.call("Input.dispatchMouseEvent", params);
+        place
     }
 
     /// Types into an element.
@@ -206,9 +215,11 @@ impl Drop for Tab {
     }
 }
 
-const NAMES: &str = "[...document.querySelectorAll('tbody tr')].filter((row) => !row.hidden)\
+const NAMES: &str = "[...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)\
                      .map((row) => row.querySelector('label').textContent).join(' ')";
-const PLOTS: &str = "document.querySelectorAll('#plots svg').length";
+const PLOTS: &str = "document.querySelectorAll('#plots canvas').length";
+const LINES: &str = "[...document.querySelectorAll('.chart-toggle')].filter((it) => !it.hidden)\
+                     .map((it) => it.textContent).join(' ')";
 const FITS: &str = "document.documentElement.scrollWidth <= innerWidth";
 
 fn shows_runs_and_curves(runs: &Runs, browser: &Path) {
@@ -223,23 +234,42 @@ fn shows_runs_and_curves(runs: &Runs, browser: &Path) {
     let mut tab = Tab::open(browser, &runs.file("profile-serve-runs"), &server.url());
     tab.wait(NAMES, "classifier gpt han transformer");
     // The curves of the first run; others are added.
-    tab.wait("document.querySelectorAll('tbody input:checked').length", 1);
+    tab.wait("document.querySelectorAll('#table input:checked').length", 1);
     tab.wait(&format!("{PLOTS} > 0"), true);
-    let legend = "document.querySelector('#plots').textContent.includes('transformer, ')";
-    tab.wait(legend, false);
-    tab.click("tbody tr:nth-child(4) input");
-    tab.wait(legend, true);
+    tab.wait(LINES, "classifier");
+    tab.click("#table tbody tr:nth-child(4) input");
+    tab.wait(LINES, "classifier transformer");
+    // A line that is hidden stays hidden in the next update.
+    tab.click(".chart-toggle");
+    tab.wait(
+        "document.querySelectorAll('.chart-toggle[aria-pressed=false]').length",
+        1,
+    );
     // A run in training: its row and its curves follow.
     let metrics = folder.join("transformer/metrics.jsonl");
     let mut file = std::fs::File::options().append(true).open(metrics).unwrap();
     writeln!(file, r#"{{"part":"train","step":4321,"loss":0.0123}}"#).unwrap();
     tab.wait(
-        "document.querySelector('tbody').textContent.includes('4,321')",
+        "document.querySelector('#table').textContent.includes('4,321')",
         true,
     );
+    // They are not replaced while the mouse is on them.
     let point =
-        "document.querySelector('#plots').textContent.includes('lowest 0.0123 at step 4,321')";
+        "document.querySelector('#plots').innerHTML.includes('lowest 0.0123 at step 4,321')";
+    assert_eq!(tab.eval(point), false);
+    tab.click("h1");
     tab.wait(point, true);
+    tab.wait(
+        "document.querySelectorAll('.chart-toggle[aria-pressed=false]').length",
+        1,
+    );
+    // Values on hover.
+    tab.hover("#plots .u-over");
+    tab.wait(
+        "document.querySelector('.chart-tip').textContent.includes('step = ')",
+        true,
+    );
+    tab.click("h1");
     // A new run appears, a removed one disappears.
     copy_folder(&folder.join("gpt"), &folder.join("another"));
     tab.wait(NAMES, "another classifier gpt han transformer");
@@ -372,10 +402,9 @@ fn is_safe(runs: &Runs, browser: &Path) {
     tab.wait("document.querySelectorAll('#result .pair').length", 1);
     tab.wait("document.querySelectorAll('main img, main b').length", 0);
     assert_eq!(tab.problems, Vec::<String>::new());
-    // A page of another origin: neither scripts nor frames.
-    let other = Serve::start(&folder, &[]);
-    tab.go(&other.url());
-    tab.wait(NAMES, format!("{name} gpt"));
+    // A page of another origin.
+    tab.go("data:text/html,<title>other</title>");
+    tab.wait("document.title", "other");
     let url = server.url();
     for options in [
         "{}",

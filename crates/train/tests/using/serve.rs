@@ -199,7 +199,7 @@ fn runs_curves_and_reports(runs: &Runs) {
         let reply = server.post("api/curves", &json!({"runs": ["transformer", "gpt"]}));
         assert_eq!(reply.status, 200, "{}", reply.body);
         let value: Value = serde_json::from_str(&reply.body).unwrap();
-        value["plots"].to_string()
+        value["html"].as_str().unwrap().to_owned()
     };
     has(&curves(), "training loss");
     let metrics = folder.join("transformer/metrics.jsonl");

@@ -190,7 +190,11 @@
     return { chart, lines: data.lines };
   }
 
-  for (const group of document.querySelectorAll(".charts")) {
+  // Repaints the groups that are on the page, in the colours of the theme.
+  let groups = [];
+  dark.addEventListener("change", () => { for (const { paint, charts } of groups) { paint(); for (const { chart } of charts) chart.redraw(); } });
+
+  function drawGroup(group) {
     const charts = [...group.querySelectorAll(".chart")].map(draw).filter(Boolean);
     const toggles = [...group.querySelectorAll(".chart-toggle")];
     const line = (name) => charts.flatMap(({ lines }) => lines).find((one) => one.name === name);
@@ -229,7 +233,16 @@
     const paint = () => {
       for (const button of toggles) { const one = line(button.dataset.name); if (one) button.querySelector(".chart-swatch").style.setProperty("--swatch", colour(one)); else button.hidden = true; }
     };
-    dark.addEventListener("change", () => { paint(); for (const { chart } of charts) chart.redraw(); });
     paint();
+    groups.push({ group, paint, charts });
   }
+
+  // Also for charts that a page adds later.
+  window.drawCharts = (root) => {
+    const isShown = ({ group }) => group.isConnected;
+    for (const { charts } of groups.filter((it) => !isShown(it))) for (const { chart } of charts) chart.destroy();
+    groups = groups.filter(isShown);
+    for (const group of root.querySelectorAll(".charts")) drawGroup(group);
+  };
+  window.drawCharts(document);
 })();

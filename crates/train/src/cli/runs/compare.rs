@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use zoo_config::{Config, Metric};
-use zoo_viz::escape;
 use zoo_viz::units::count;
+use zoo_viz::{Curves, escape};
 
 use super::TextCells;
 use super::record::RunContent;
@@ -38,8 +38,8 @@ pub(super) fn page(runs: &[RunContent]) -> String {
     let (header, rows) = final_values(runs);
     write_table(&mut html, &header, &rows);
     html.push_str("<h2>Curves</h2>\n<div class=\"plots\">\n");
-    for svg in plots(runs) {
-        let _ = writeln!(html, "<div>{svg}</div>");
+    for curves in plots(runs) {
+        let _ = writeln!(html, "<div>{}</div>", curves.to_svg());
     }
     html.push_str("</div>\n<h2>Config differences</h2>\n");
     let rows = differences(runs);
@@ -115,8 +115,8 @@ fn final_values(runs: &[RunContent]) -> (Vec<String>, Vec<Vec<String>>) {
     (header, runs.iter().map(row).collect())
 }
 
-/// One SVG for each metric, with a curve for each run.
-pub(crate) fn plots(runs: &[RunContent]) -> Vec<String> {
+/// One plot for each metric, with a curve for each run.
+pub(crate) fn plots(runs: &[RunContent]) -> Vec<Curves> {
     let plot = |(name, split, metric): (&str, &str, Metric)| {
         let curves = runs
             .iter()

@@ -91,7 +91,7 @@ function renderRuns() {
     checked = new Set((running.length ? running : runs.slice(0, 1)).map((run) => run.run));
   }
   for (const [name, { row }] of rows) if (!names.has(name)) { row.remove(); rows.delete(name); checked.delete(name); }
-  const body = find("tbody");
+  const body = find("#table tbody");
   runs.forEach((run, i) => {
     if (!rows.has(run.run)) rows.set(run.run, newRow(run.run));
     const row = rows.get(run.run);
@@ -112,11 +112,13 @@ function renderRuns() {
 async function drawCurves() {
   const runs = listed.runs.filter((run) => checked?.has(run.run));
   const version = JSON.stringify(runs.map((run) => [run.run, run.steps_done, run.state, run.best]));
-  if (version === drawn) return;
+  const plots = find("#plots");
+  // Values are not replaced while they are being read.
+  if (version === drawn || plots.matches(":hover")) return;
   drawn = version;
-  let plots = [], error = "";
+  let html = "", error = "";
   try {
-    if (runs.length) plots = (await (await request("api/curves", { runs: runs.map((run) => run.run) })).json()).plots;
+    if (runs.length) html = (await (await request("api/curves", { runs: runs.map((run) => run.run) })).json()).html;
   } catch (failure) {
     error = failure.message;
   }
@@ -125,9 +127,12 @@ async function drawCurves() {
   show(find("#curves-title"), listed.runs.length);
   show(find("#curves-error"), error);
   setText(find("#curves-error"), error);
-  const plot = (svg) => element("div", { innerHTML: svg });
-  find("#plots").replaceChildren(...plots.map(plot));
-  if (!runs.length && listed.runs.length) find("#plots").replaceChildren(element("p", { className: "soft", textContent: "Check a run to see its curves." }));
+  const toggles = (state) => [...plots.querySelectorAll(`.chart-toggle[aria-pressed=${state}]`)];
+  const hidden = new Set(toggles(false).map((button) => button.dataset.name));
+  plots.innerHTML = html;
+  drawCharts(plots);
+  for (const button of toggles(true)) if (hidden.has(button.dataset.name)) button.click();
+  if (!runs.length && listed.runs.length) plots.replaceChildren(element("p", { className: "soft", textContent: "Check a run to see its curves." }));
 }
 
 function renderReports() {
@@ -166,8 +171,8 @@ async function refresh() {
       listed = JSON.parse(text);
       renderRuns();
       renderReports();
-      await drawCurves();
     }
+    await drawCurves();
   } catch (error) {
     const lost = "The server does not answer. Start zoo serve again and open the address that it prints.";
     setText(find("#offline"), error instanceof ServerError ? error.message : lost);
@@ -182,12 +187,12 @@ function next() {
 }
 
 find("#filter").addEventListener("input", renderRuns);
-for (const button of document.querySelectorAll("th button")) {
+for (const button of document.querySelectorAll("#table th button")) {
   button.addEventListener("click", () => {
     const key = button.dataset.key;
     // Best first.
     order = { key, ascending: order.key === key ? !order.ascending : key !== "best" };
-    for (const header of document.querySelectorAll("th")) header.removeAttribute("aria-sort");
+    for (const header of document.querySelectorAll("#table th")) header.removeAttribute("aria-sort");
     button.parentElement.setAttribute("aria-sort", order.ascending ? "ascending" : "descending");
     renderRuns();
   });
