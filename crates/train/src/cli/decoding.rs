@@ -17,7 +17,7 @@ enum StrategyArg {
     Sample,
 }
 
-#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[command(next_help_heading = "Decoding (default: the run's [decoding] section)")]
 pub(crate) struct DecodingArgs {

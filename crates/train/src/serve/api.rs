@@ -103,10 +103,10 @@ impl Api {
             json!({"name": name, "path": format!("report/{id}")})
         });
         Ok(to_json(&json!({
-            "folder": self.runs.display().to_string(),
+            "folder": full_path(&self.runs),
             "runs": runs,
             "damaged": damaged,
-            "reports_folder": self.reports.display().to_string(),
+            "reports_folder": full_path(&self.reports),
             "reports": reports.collect::<Vec<_>>(),
         })))
     }
@@ -187,6 +187,11 @@ impl Api {
 #[serde(deny_unknown_fields)]
 struct CurvesRequest {
     runs: Vec<String>,
+}
+
+fn full_path(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string()
 }
 
 /// The name of a report in an address: hexadecimal, so that it needs no escapes.

@@ -360,7 +360,10 @@ fn translate(
         texts.map(|it| (it.text, it.score)).collect()
     });
     let texts: Vec<Vec<(String, f64)>> = texts.collect();
-    let target = texts[0].first().map(|(text, _)| text.clone());
+    // Without options, the attention weights are those of the same output with its end.
+    let has_options = request.decoding != DecodingArgs::default();
+    let target = texts[0].first().filter(|_| has_options);
+    let target = target.map(|(text, _)| text.clone());
     let lines = lines.iter().zip(texts);
     let lines = lines.map(|(source, texts)| Translated { source, texts });
     events.send(&Event::Translations(lines.collect()))?;

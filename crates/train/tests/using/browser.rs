@@ -118,6 +118,7 @@ impl Tab {
 
     fn go(&mut self, url: &str) {
         self.call("Page.navigate", json!({"url": url}));
+        self.wait("document.readyState", "complete");
     }
 
     fn resize(&mut self, width: usize) {
@@ -234,7 +235,10 @@ fn shows_runs_and_curves(runs: &Runs, browser: &Path) {
     let mut tab = Tab::open(browser, &runs.file("profile-serve-runs"), &server.url());
     tab.wait(NAMES, "classifier gpt han transformer");
     // The curves of the first run; others are added.
-    tab.wait("document.querySelectorAll('#table input:checked').length", 1);
+    tab.wait(
+        "document.querySelectorAll('#table input:checked').length",
+        1,
+    );
     tab.wait(&format!("{PLOTS} > 0"), true);
     tab.wait(LINES, "classifier");
     tab.click("#table tbody tr:nth-child(4) input");
@@ -316,7 +320,7 @@ fn uses_models(runs: &Runs, browser: &Path) {
     let is_done = "document.querySelector('#done').textContent !== '' && \
                    document.querySelector('#stop').hidden";
     let result = "document.querySelector('#result').textContent";
-    for (run, button, text, pressed) in [
+    for (run, button, text, heads) in [
         ("transformer", "Translate", "a b c", 3),
         ("seq2seq", "Translate", "a b", 0),
         ("gpt", "Generate", "to be", 1),
@@ -336,18 +340,14 @@ fn uses_models(runs: &Runs, browser: &Path) {
                 .unwrap(),
             run,
         );
-        // The attention page, which runs its scripts in an origin of its own.
+        // One overview of heads for each part of the attention page.
         tab.wait("document.querySelector('#attention').hidden", false);
         let page = tab.eval("document.querySelector('#attention iframe').src");
-        let session = server.get(&format!(
-            "attention/{}",
-            page.as_str().unwrap().rsplit('/').next().unwrap()
-        ));
-        assert_eq!(
-            session.body.matches("class=\"overview\"").count(),
-            pressed,
-            "{run}"
-        );
+        let id = page.as_str().unwrap().rsplit('/').next().unwrap();
+        let page = server.get(&format!("attention/{id}"));
+        assert_eq!(page.status, 200);
+        let overviews = page.body.matches("class=\"overview\"").count();
+        assert_eq!(overviews, heads, "{run}");
     }
     // Decoding options.
     tab.select("#run", "transformer");

@@ -156,7 +156,7 @@ pub(crate) fn folder(runs: &Runs, name: &str, kinds: &[Kind]) -> std::path::Path
 fn runs_curves_and_reports(runs: &Runs) {
     let folder = folder(runs, "serve-list", &[Kind::Transformer, Kind::Gpt]);
     std::fs::create_dir_all(folder.join("broken")).unwrap();
-    std::fs::write(folder.join("broken/config.toml"), "[model]\nlayrs = 1\n").unwrap();
+    std::fs::write(folder.join("broken/config.toml"), "[model]\n").unwrap();
     let reports = runs.file("serve-reports");
     for name in ["one & <two>", "empty"] {
         std::fs::create_dir_all(reports.join(name)).unwrap();
@@ -193,7 +193,10 @@ fn runs_curves_and_reports(runs: &Runs) {
     assert_eq!(transformer["state"], "finished");
     has(transformer["text"]["best"].as_str().unwrap(), "exact ");
     assert_eq!(listed["damaged"][0]["run"], "broken");
-    has(listed["damaged"][0]["error"].as_str().unwrap(), "layrs");
+    has(
+        listed["damaged"][0]["error"].as_str().unwrap(),
+        "missing key data.kind",
+    );
     // Curves follow the run.
     let curves = || {
         let reply = server.post("api/curves", &json!({"runs": ["transformer", "gpt"]}));

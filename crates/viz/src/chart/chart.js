@@ -86,7 +86,8 @@
       if (include !== null) { min = Math.min(min, include); max = Math.max(max, include); }
       const pad = log ? (max / min) ** margin : (max - min) * margin;
       if (log) return min === max ? [min / 1.6, max * 1.6] : [min / pad, max * pad];
-      return min === max ? [min - 0.5, max + 0.5] : [min - pad, max + pad];
+      const half = Math.abs(min) / 10 || 0.5;
+      return min === max ? [min - half, max + half] : [min - pad, max + pad];
     };
     const scale = (axis) => ({ time: false, distr: axis.log ? 3 : 1, log: axis.log ?? 10, range: range(axis) });
     const axis = (from, extra) => ({
