@@ -260,6 +260,7 @@ fn shows_runs_and_curves(runs: &Runs, browser: &Path) {
     // They are not replaced while the mouse is on them.
     let point =
         "document.querySelector('#plots').innerHTML.includes('lowest 0.0123 at step 4,321')";
+    std::thread::sleep(Duration::from_millis(500));
     assert_eq!(tab.eval(point), false);
     tab.click("h1");
     tab.wait(point, true);
