@@ -407,17 +407,21 @@ fn generate(
     let first = texts.split("\n---\n").next().unwrap_or_default();
     // A line ends the text.
     let first = first.strip_suffix('\n').unwrap_or(first);
+    let ids = tokenizer.encode(first)?;
     let context = model.limits().longest.unwrap_or(usize::MAX);
-    let fits = tokenizer.encode(first)?.len() <= context.min(MAX_ATTENTION_TOKENS);
-    if fits || prompt.is_none() {
-        let text = first.to_owned();
-        return Ok(View { text, target: None });
-    }
-    events.note("the text is longer than the context: attention weights of the prompt");
-    Ok(View {
-        text: request.text.clone(),
-        target: None,
-    })
+    let shown = context.min(MAX_ATTENTION_TOKENS);
+    let text = if ids.len() <= shown {
+        first.to_owned()
+    } else {
+        let shown = &ids[..shown];
+        events.note(&format!(
+            "attention weights of the first {} of {} tokens, which fit the context",
+            count(shown.len()),
+            count(ids.len())
+        ));
+        tokenizer.decode(shown)?
+    };
+    Ok(View { text, target: None })
 }
 
 fn decoding(

@@ -16,11 +16,12 @@ mod server;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use zoo_backend::BackendId;
+use zoo_spec::closest_path;
 
 use self::api::Api;
 use self::inference::Models;
@@ -55,9 +56,16 @@ impl Server {
     /// Listens on the port.
     pub(crate) fn bind(options: ServeOptions) -> Result<Self> {
         if !options.runs.is_dir() {
+            let help = match closest_path(&options.runs, Path::is_dir) {
+                Some(closest) => format!("did you mean {}?", closest.display()),
+                None => {
+                    "`zoo serve FOLDER` serves another folder; `zoo train CONFIG` creates a run \
+                         in runs"
+                        .to_owned()
+                }
+            };
             return Err(TrainError::Refused(format!(
-                "no folder {}\n  help: `zoo serve FOLDER` serves another folder; `zoo train CONFIG` \
-                 creates a run in runs",
+                "no folder {}\n  help: {help}",
                 options.runs.display()
             )));
         }

@@ -18,7 +18,7 @@ trials! {
     names_are_not_paths,
     limits_have_clear_errors,
     invalid_texts_have_clear_errors,
-    port_in_use,
+    port_in_use_and_missing_folder,
     #[cfg(unix)]
     signals_stop_the_server,
 }
@@ -280,6 +280,10 @@ fn every_model_answers(runs: &Runs) {
         .collect();
     let expected = run_ok::<zoo_train::cli::generate::Generate>(&args);
     assert_eq!(pieces.collect::<String>(), expected);
+    // A text that is longer than the context of 16 tokens.
+    let note = event(&events, "note").as_str().unwrap();
+    starts(note, "attention weights of the first 16 of ");
+    assert!(!event(&events, "attention").is_null());
     // Words that are not in the vocabulary are named.
     let events = server.infer("transformer", "a flerb", none);
     has(event(&events, "note").as_str().unwrap(), "<unk>: \"flerb\"");
@@ -475,7 +479,7 @@ fn invalid_texts_have_clear_errors(runs: &Runs) {
     );
 }
 
-fn port_in_use(runs: &Runs) {
+fn port_in_use_and_missing_folder(runs: &Runs) {
     let folder = folder(runs, "serve-port", &[]);
     let server = Serve::start(&folder, &[]);
     let port = server.port.to_string();
@@ -491,9 +495,12 @@ fn port_in_use(runs: &Runs) {
          0 selects a free port, --port N another one\n"
     );
     assert_eq!(run(&folder), expected);
-    let none = runs.file("serve-none");
-    let expected = format!("error: no folder {}\n  help: ", none.display());
+    let none = runs.file("zzz");
+    let expected = format!("error: no folder {}\n  help: `zoo serve ", none.display());
     starts(&run(&none), expected);
+    let message = run(&runs.file("serve-prot"));
+    let expected = format!("\n  help: did you mean {}?\n", folder.display());
+    ends(&message, expected);
 }
 
 /// Also with an open connection and while a model computes.

@@ -62,6 +62,8 @@
     }
     // uPlot takes one list of x values, and a value or null of each line for each of them.
     const xs = [...new Set(data.lines.flatMap((line) => line.points.map(([x]) => x)))].sort((a, b) => a - b);
+    // uPlot would choose a range of its own for a single value.
+    if (xs.length === 1 && data.x.include !== null && data.x.include < xs[0]) xs.unshift(data.x.include);
     const column = (points, i) => { const values = new Map(points.map((point) => [point[0], point[i]])); return xs.map((x) => values.get(x) ?? null); };
     const columns = data.lines.map((line) => column(line.points, 1));
     const bands = [];
