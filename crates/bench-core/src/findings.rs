@@ -26,7 +26,7 @@ pub struct Family {
     pub series: Vec<Series>,
 }
 
-/// The plots of a run, in measuring order. Models need several lengths.
+/// The plots of a run, in measuring order. A plot needs several lengths.
 pub fn families(cases: &[CaseLine]) -> Vec<Family> {
     let cases = cases.iter().filter(|case| !case.is_matmul());
     let families = group(cases, |case| {
@@ -36,7 +36,7 @@ pub fn families(cases: &[CaseLine]) -> Vec<Family> {
     let family = |(title, mut members): (String, Vec<&CaseLine>)| {
         members.sort_by_key(|case| case.id.n);
         let series = series(&members);
-        let is_plotted = !members[0].is_model() || series.iter().any(|line| line.times.len() > 1);
+        let is_plotted = series.iter().any(|line| line.times.len() > 1);
         is_plotted.then(|| Family {
             title,
             section: section_title(members[0]),
@@ -187,12 +187,13 @@ mod tests {
     use crate::test_utils::{as_model, line};
 
     #[test]
-    fn models_at_one_length_are_not_plotted() {
+    fn one_length_is_not_plotted() {
         let model = |name: &str, n: usize| as_model(name, line("flash", n, &[n as f64]));
         let lines = [
             model("gpt-small", 64),
             model("gpt-small", 128),
             model("han-small", 64),
+            line("flash", 64, &[1.0]),
         ];
         let families = families(&pool(&lines));
         assert_eq!(families.len(), 1);

@@ -195,8 +195,21 @@ impl Classifier {
     ///
     /// As [`forward`](Self::forward); if rows differ in length or are empty.
     pub fn attention_weights(&self, tokens: &Tokens) -> ClassifierAttention {
+        let class_token = usize::from(self.cls.is_some());
+        let all: Vec<usize> = (0..tokens.dims()[1] + class_token).collect();
+        self.attention_weights_of(tokens, &all)
+    }
+
+    /// [`attention_weights`](Self::attention_weights) of some queries, for texts that are too long
+    /// for all of them. A class token is query 0.
+    ///
+    /// # Panics
+    ///
+    /// As there; if there are no queries, or one is out of range.
+    pub fn attention_weights_of(&self, tokens: &Tokens, queries: &[usize]) -> ClassifierAttention {
         tokens.assert_unpadded("classifier");
-        let (hidden, layers) = Recorder::weights(|recorder| self.hidden_states(tokens, recorder));
+        let (hidden, layers) =
+            Recorder::weights(queries, |recorder| self.hidden_states(tokens, recorder));
         let pooling = |it: &ContextAttention| it.forward(hidden.clone(), tokens.pattern());
         ClassifierAttention {
             layers,

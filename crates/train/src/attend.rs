@@ -14,6 +14,7 @@ use zoo_config::Model;
 use zoo_data::Tokenizer;
 use zoo_viz::{AttentionPage, HeadMaps, Heatmap, Matrix, Part, VizError};
 
+use crate::queries::Queries;
 use crate::{Result, TrainError, TrainedRun};
 
 /// The attention layers of a Transformer.
@@ -30,12 +31,28 @@ pub enum AttentionKind {
     Cross,
 }
 
+/// What to show the attention of.
+#[derive(Debug, Clone, Default)]
+pub struct AttentionRequest<'a> {
+    /// The text that the model reads.
+    pub text: &'a str,
+    /// For sequence-to-sequence models, the decoder's text instead of the model's own output.
+    pub target: Option<&'a str>,
+    /// The expected output, which is shown with the model's own.
+    pub reference: Option<&'a str>,
+    /// The attention of a Transformer to show instead of all.
+    pub kind: Option<AttentionKind>,
+    /// The queries to show.
+    pub queries: Queries,
+}
+
 /// The attention weights of a model for a text.
 #[derive(Debug, Clone)]
 pub struct AttentionMaps {
-    /// All weights.
+    /// All weights. The most informative are first: those of the cross-attention.
     pub page: AttentionPage,
-    heatmap_part: usize,
+    /// Which queries are shown, if not all.
+    pub selection: Vec<String>,
 }
 
 impl TrainedRun {
@@ -48,7 +65,28 @@ impl TrainedRun {
         target: Option<&str>,
         kind: Option<AttentionKind>,
     ) -> Result<AttentionMaps> {
+        self.attention(&AttentionRequest {
+            text,
+            target,
+            kind,
+            ..AttentionRequest::default()
+        })
+    }
+
+    /// [`attention_maps`](Self::attention_maps) of a request.
+    pub fn attention(&self, request: &AttentionRequest<'_>) -> Result<AttentionMaps> {
+        let AttentionRequest { target, kind, .. } = *request;
         let model = self.config.model.name();
+        let has_heads = match self.config.model {
+            Model::Transformer(_) | Model::Gpt(_) | Model::Classifier(_) => true,
+            Model::Seq2Seq(_) | Model::Han(_) => false,
+        };
+        if !request.queries.is_default() && !has_heads {
+            return Err(TrainError::Refused(format!(
+                "--queries is for models with attention heads; this run is a {model}\n  help: omit \
+                 it"
+            )));
+        }
         if target.is_some() && self.translator().is_err() {
             return Err(TrainError::Refused(format!(
                 "--target is for sequence-to-sequence models; this run is a {model}\n  help: omit \
@@ -61,16 +99,18 @@ impl TrainedRun {
                 "--attention is for a transformer; this run is a {model}\n  help: omit it"
             )));
         }
-        let view = self.model.attention_view(self, text, target)?;
+        let view = self.model.attention_view(self, request)?;
         let mut parts = view.parts;
-        let mut heatmap_part = 0;
         if let Some(kind) = kind {
             parts = vec![parts.swap_remove(kind as usize)];
         } else if has_kinds {
-            heatmap_part = AttentionKind::Cross as usize;
+            // The cross-attention is the most informative.
+            parts.rotate_left(AttentionKind::Cross as usize);
         }
         let mut notes = vec![self.page_subtitle()];
         notes.extend(view.notes);
+        notes.extend(request.reference.map(|text| format!("reference: {text}")));
+        notes.extend(view.selection.clone());
         let name = self.config.run.name.as_deref().unwrap_or("the model");
         Ok(AttentionMaps {
             page: AttentionPage {
@@ -78,7 +118,7 @@ impl TrainedRun {
                 notes,
                 parts,
             },
-            heatmap_part,
+            selection: view.selection,
         })
     }
 
@@ -93,17 +133,22 @@ impl TrainedRun {
     }
 }
 
+#[derive(Debug, Default)]
 pub(crate) struct AttentionView {
     pub(crate) notes: Vec<String>,
+    /// See [`AttentionMaps::selection`].
+    pub(crate) selection: Vec<String>,
     pub(crate) parts: Vec<Part>,
 }
 
 impl AttentionMaps {
-    /// The heatmap of a layer and a head, counted from 1; an error if there is none.
+    /// The heatmap of a layer and a head, counted from 1, or of the sharpest head; an error if there
+    /// is none.
     pub fn heatmap(&self, layer: Option<usize>, head: Option<usize>) -> Result<Heatmap<'_>> {
-        match &self.page.parts[self.heatmap_part] {
+        match &self.page.parts[0] {
             Part::Heads(heads) => {
-                let [layer, head] = [layer.unwrap_or(1), head.unwrap_or(1)];
+                let sharpest = heads.sharpest(layer, head).unwrap_or((1, 1));
+                let (layer, head) = (layer.unwrap_or(sharpest.0), head.unwrap_or(sharpest.1));
                 let exists = |layer: usize, head: usize| heads.head(layer, head).is_ok();
                 let layers = (1..).take_while(|layer| exists(*layer, 1)).count();
                 check_index(heads.title(), "layer", layer, layers)?;
@@ -152,15 +197,23 @@ pub(crate) fn token_texts(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     ids.iter().map(token).collect()
 }
 
+/// Titles of the axes of self-attention.
+pub(crate) const AXES: [&str; 2] = ["query", "key"];
+
+/// Maps of the weights of some `rows` of the queries.
 pub(crate) fn head_maps(
     title: &str,
-    queries: &[String],
+    [query, key]: [&str; 2],
+    (queries, rows): (&[String], &[usize]),
     keys: &[String],
     layers: Vec<Tensor<4>>,
 ) -> Result<Part, VizError> {
     let layers = layers.into_iter().map(head_matrices);
     let layers = layers.collect::<Result<_, _>>()?;
-    HeadMaps::new(title, queries.to_vec(), keys.to_vec(), layers).map(Part::Heads)
+    let selected = rows.iter().map(|row| queries[*row].clone()).collect();
+    let maps = HeadMaps::new(title, selected, keys.to_vec(), layers)?;
+    let maps = maps.with_query_positions(rows.to_vec())?;
+    Ok(Part::Heads(maps.with_axes(query, key)))
 }
 
 /// One matrix per head of `[1, heads, queries, keys]`.

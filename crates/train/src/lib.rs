@@ -30,6 +30,7 @@ mod generate;
 mod interrupter;
 mod memory;
 mod out;
+mod queries;
 mod report;
 mod run;
 mod serve;
@@ -38,7 +39,7 @@ mod trained;
 mod training;
 mod unknown;
 
-pub use self::attend::{AttentionKind, AttentionMaps};
+pub use self::attend::{AttentionKind, AttentionMaps, AttentionRequest};
 pub use self::average::average;
 pub(crate) use self::error::Result;
 pub use self::error::{Fallback, TrainError};
@@ -47,6 +48,7 @@ pub(crate) use self::evaluate::{DataSplit, EvalSet};
 #[doc(hidden)]
 pub use self::files::faults;
 pub use self::interrupter::Interrupter;
+pub use self::queries::Queries;
 pub use self::run::{BestCheckpoint, Checkpoint, Checkpoints, RunFolder};
 pub use self::task::ClassPrediction;
 pub(crate) use self::trained::AVERAGE;

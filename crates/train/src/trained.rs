@@ -9,14 +9,16 @@ use zoo_backend::{BackendId, OpenDevice};
 use zoo_config::{Config, Override};
 use zoo_data::{Splits, Tokenizer};
 use zoo_models::weights::Weights;
+use zoo_viz::units::count;
 
-use crate::attend::AttentionView;
+use crate::attend::{AttentionRequest, AttentionView};
 use crate::evaluate::{DataSplit, EvalSet, Evaluation, Evaluator};
 use crate::memory::check_model;
 use crate::run::RunFolder;
 use crate::task::{
-    ClassPrediction, Inference, LanguageModelling, Note, Section, Task, TaskModel, TextClassifier,
-    Texts, TokenData, Translator, check_lengths, evaluate_examples, read_texts, with_task,
+    ClassPrediction, ExampleText, Inference, LanguageModelling, Note, Section, Task, TaskModel,
+    TextClassifier, Texts, TokenData, Translator, check_lengths, evaluate_examples, read_texts,
+    with_task,
 };
 use crate::unknown::UnknownNotes;
 use crate::{Result, TrainError};
@@ -185,11 +187,14 @@ pub(crate) trait AnyTrainedTask: Debug {
         note: Note<'_>,
     ) -> Result<Evaluation>;
 
+    /// An example of the test split, counted from 1, or of the validation split if there is no test
+    /// split.
+    fn example(&self, config: &Config, number: usize, note: Note<'_>) -> Result<ExampleText>;
+
     fn attention_view(
         &self,
         trained: &TrainedRun,
-        text: &str,
-        target: Option<&str>,
+        request: &AttentionRequest<'_>,
     ) -> Result<AttentionView>;
 
     fn inference(&self) -> Inference<'_>;
@@ -215,16 +220,7 @@ impl<T: Task> AnyTrainedTask for TrainedTask<T> {
         let config = &trained.config;
         let (texts, split, name) = match eval_set {
             EvalSet::Own(split) => {
-                let splits: Splits<T::Texts> = read_texts(config, note)?;
-                let split = split.unwrap_or(match splits.test.size() {
-                    0 => DataSplit::Valid,
-                    _ => DataSplit::Test,
-                });
-                let texts = match split {
-                    DataSplit::Train => splits.train,
-                    DataSplit::Valid => splits.valid,
-                    DataSplit::Test => splits.test,
-                };
+                let (texts, split) = own_split::<T>(config, *split, note)?;
                 (texts, split, format!("{} data", split.name()))
             }
             EvalSet::Parallel(path, _) | EvalSet::Labelled(path) | EvalSet::Plain(path) => {
@@ -258,18 +254,54 @@ impl<T: Task> AnyTrainedTask for TrainedTask<T> {
         })
     }
 
+    fn example(&self, config: &Config, number: usize, note: Note<'_>) -> Result<ExampleText> {
+        let (texts, split) = own_split::<T>(config, None, note)?;
+        let context = self.model.context();
+        let index = number.checked_sub(1);
+        let example = index.and_then(|index| texts.example(index, context));
+        example.ok_or_else(|| {
+            let size = match context {
+                0 => texts.size(),
+                // Windows of running text.
+                context => texts.size().div_ceil(context),
+            };
+            let (name, size) = (split.name(), count(size));
+            TrainError::Refused(format!(
+                "the {name} data has {size} examples; --example must be from 1 to {size}"
+            ))
+        })
+    }
+
     fn attention_view(
         &self,
         trained: &TrainedRun,
-        text: &str,
-        target: Option<&str>,
+        request: &AttentionRequest<'_>,
     ) -> Result<AttentionView> {
-        self.task.attention_view(&self.model, trained, text, target)
+        self.task.attention_view(&self.model, trained, request)
     }
 
     fn inference(&self) -> Inference<'_> {
         T::inference(self)
     }
+}
+
+/// A split of the run's own data, by default test, or valid if there is no test split.
+fn own_split<T: Task>(
+    config: &Config,
+    split: Option<DataSplit>,
+    note: Note<'_>,
+) -> Result<(T::Texts, DataSplit)> {
+    let splits: Splits<T::Texts> = read_texts(config, note)?;
+    let split = split.unwrap_or(match splits.test.size() {
+        0 => DataSplit::Valid,
+        _ => DataSplit::Test,
+    });
+    let texts = match split {
+        DataSplit::Train => splits.train,
+        DataSplit::Valid => splits.valid,
+        DataSplit::Test => splits.test,
+    };
+    Ok((texts, split))
 }
 
 pub(crate) fn load_weights(

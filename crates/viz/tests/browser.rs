@@ -116,6 +116,7 @@ fn document() -> Result<Part, Failed> {
         let word = |text: &&str| Word {
             text: (*text).to_owned(),
             weight: if *text == strong { 0.6 + rest } else { rest },
+            is_unknown: *text == "popcorn",
         };
         let words = words.iter().map(word).collect();
         Sentence { weight, words }
@@ -203,7 +204,7 @@ fn works(browser: &Path) -> Result<(), Failed> {
              &lt;s&gt; (1) → 好 (2) {second:.4}; &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; \
              &lt;/s&gt; (12) → &lt;/s&gt; (12) {last:.4}; 1; 13; true; 0; 480; true; true; \
              product; true; false; &lt;wonderful&gt; 0.6250 in sentence 2 (0.5200); 500; true; \
-             w500 (501) → w500 (501); true; true; {width}; true",
+             w500 (501) → w500 (501); 3000; w500; Weights of the query w500 (501); true; {width}; true",
             sharpest.get(1, 1)
         );
         if results != expected {

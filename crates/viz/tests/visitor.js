@@ -46,10 +46,13 @@ const sides = document.querySelector("#part-7 .map");
 sides.scrollTo(500, 500);
 const corner = sides.querySelector(".keys").getBoundingClientRect().top - sides.getBoundingClientRect().top;
 results.push(sides.scrollLeft, Math.abs(corner) < 3);
-// Selected queries of a long text: a cell is found below the pointer, and few lines are drawn.
+// Selected queries of a long text: the keys are a text, coloured by the weights of the row below the
+// pointer.
 const long = document.querySelector("#part-8"), wide = long.querySelector(".cells").getBoundingClientRect();
 const at = { clientX: wide.left + wide.width * 500.5 / 3000, clientY: wide.top + wide.height * 1.5 / 6, bubbles: true };
 long.querySelector(".cells").dispatchEvent(new PointerEvent("pointermove", at));
-results.push(document.querySelector(".tip").textContent.split("\n")[0], long.querySelectorAll(".links path").length < 150);
+const words = [...long.querySelectorAll(".key-text .word")];
+const strongest = words.filter((word) => word.style.getPropertyValue("--product") === "1.000").map((word) => word.textContent);
+results.push(document.querySelector(".tip").textContent.split("\n")[0], words.length, strongest.join(" "), long.querySelector(".links p").textContent.split(",")[0]);
 results.push(long.querySelector(".queries span").offsetHeight >= 16, innerWidth, document.documentElement.scrollWidth <= innerWidth);
 report(results);

@@ -175,21 +175,28 @@ impl Tokenizer {
 
     /// The parts of a text that are encoded as `<unk>`, each once, in the order of the text.
     pub fn unknown(&self, text: &str) -> Result<Vec<String>, DataError> {
+        let mut seen = HashSet::new();
+        let unknown = self.written(text)?.into_iter().flatten();
+        Ok(unknown.filter(|part| seen.insert(part.clone())).collect())
+    }
+
+    /// The part of the text for each token that is encoded as `<unk>`; `None` for known tokens.
+    pub fn written(&self, text: &str) -> Result<Vec<Option<String>>, DataError> {
         let encoding = guarded(&self.name, || self.inner.encode(text, false))?;
         let offsets = encoding.get_offsets();
         let next = offsets.iter().skip(1).map(|(start, _)| *start);
         let offsets = offsets.iter().zip(next.chain([text.len()]));
         let tokens = encoding.get_ids().iter().zip(offsets);
-        let unknown = tokens.filter(|(id, _)| **id == UNK || is_control(**id));
-        let parts = unknown.filter_map(|(_, ((start, end), next))| {
+        let written = tokens.map(|(id, ((start, end), next))| {
+            if *id != UNK && !is_control(*id) {
+                return None;
+            }
             // The crate's offsets leave out a combining character at the end.
             let gap = text.get(*end..next).unwrap_or_default();
             let rest = gap.find(char::is_whitespace).unwrap_or(gap.len());
-            text.get(*start..*end + rest)
+            text.get(*start..*end + rest).map(str::to_owned)
         });
-        let mut seen = HashSet::new();
-        let parts = parts.filter(|part| seen.insert(*part));
-        Ok(parts.map(str::to_owned).collect())
+        Ok(written.collect())
     }
 
     /// What unknown parts of a text are: `word` or `character`.

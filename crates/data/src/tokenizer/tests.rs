@@ -95,6 +95,11 @@ fn unknown_parts_are_as_written() {
         let tokenizer = config.train(TEXTS).unwrap();
         assert_eq!(tokenizer.unknown(text).unwrap(), expected, "{config:?}");
         assert_eq!(tokenizer.unknown_unit(), unit, "{config:?}");
+        // One for each token, known or not.
+        let written = tokenizer.written(text).unwrap();
+        let is_unknown = written.iter().map(Option::is_some);
+        let ids = tokenizer.encode(text).unwrap();
+        assert!(is_unknown.eq(ids.iter().map(|id| *id == UNK)), "{config:?}");
     }
 }
 

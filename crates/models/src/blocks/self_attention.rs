@@ -28,8 +28,8 @@ pub(crate) struct SelfAttentionOptions<'a> {
 pub(crate) enum Recorder<'a> {
     Disabled,
     Entropy(&'a Entropies),
-    /// Attention weights, `[batch, heads, seq_q, seq_k]`, of unpadded sequences.
-    Weights(&'a RefCell<Vec<Tensor<4>>>),
+    /// Attention weights of some queries, `[batch, heads, queries, seq_k]`, of unpadded sequences.
+    Weights(&'a [usize], &'a RefCell<Vec<Tensor<4>>>),
 }
 
 /// Entropy of each module, averaged over heads and over the queries that are not padding.
@@ -47,12 +47,14 @@ impl Recorder<'_> {
         Ok((output, Tensor::cat(entropies, 0).mean()))
     }
 
-    /// Runs a forward pass; returns its output and its attention weights in forward order.
+    /// Runs a forward pass; returns its output and the attention weights of these queries in forward
+    /// order.
     pub(crate) fn weights<Output>(
+        queries: &[usize],
         pass: impl FnOnce(Recorder<'_>) -> Output,
     ) -> (Output, Vec<Tensor<4>>) {
         let weights = RefCell::default();
-        let output = pass(Recorder::Weights(&weights));
+        let output = pass(Recorder::Weights(queries, &weights));
         (output, weights.into_inner())
     }
 }
@@ -96,9 +98,8 @@ impl<'a> SelfAttentionOptions<'a> {
                 let mean = entropy.map(|entropy| self.mean_over_queries(entropy));
                 entropies.borrow_mut().push(mean);
             }
-            Recorder::Weights(all) => {
-                let rows: Vec<usize> = (0..input.query.dims()[1]).collect();
-                let weights = attention.explain(input.clone(), &rows);
+            Recorder::Weights(queries, all) => {
+                let weights = attention.explain(input.clone(), queries);
                 all.borrow_mut().push(weights);
             }
         }
@@ -127,7 +128,7 @@ impl<'a> SelfAttentionOptions<'a> {
         let recorder = match self.recorder {
             Recorder::Entropy(_) => Recorder::Entropy(&group_entropies),
             // Weights are only recorded of unpadded batches, which are not split into groups.
-            Recorder::Disabled | Recorder::Weights(_) => Recorder::Disabled,
+            Recorder::Disabled | Recorder::Weights(..) => Recorder::Disabled,
         };
         for (length, rows) in &groups {
             let (length, count) = (*length, rows.len());

@@ -175,8 +175,19 @@ impl Gpt {
     ///
     /// As [`forward`](Self::forward); if rows differ in length or are empty.
     pub fn attention_weights(&self, tokens: &Tokens) -> Vec<Tensor<4>> {
+        let all: Vec<usize> = (0..tokens.dims()[1]).collect();
+        self.attention_weights_of(tokens, &all)
+    }
+
+    /// [`attention_weights`](Self::attention_weights) of some queries, `[batch, heads, queries, seq]`
+    /// for each layer, for texts that are too long for all of them.
+    ///
+    /// # Panics
+    ///
+    /// As there; if there are no queries, or one is out of range.
+    pub fn attention_weights_of(&self, tokens: &Tokens, queries: &[usize]) -> Vec<Tensor<4>> {
         tokens.assert_unpadded("GPT");
-        Recorder::weights(|recorder| self.hidden_states(tokens, recorder)).1
+        Recorder::weights(queries, |recorder| self.hidden_states(tokens, recorder)).1
     }
 
     /// Output of the last layer, `[batch, seq, d_model]`.

@@ -309,12 +309,32 @@ impl Transformer {
     ///
     /// As [`forward`](Self::forward); if rows differ in length or are empty.
     pub fn attention_weights(&self, source: &Tokens, target: &Tokens) -> TransformerAttention {
+        let [sources, targets] = [source, target].map(|it| (0..it.dims()[1]).collect::<Vec<_>>());
+        self.attention_weights_of(source, target, &sources, &targets)
+    }
+
+    /// [`attention_weights`](Self::attention_weights) of some source positions in the encoder and
+    /// some target positions in the decoder, for texts that are too long for all of them.
+    ///
+    /// # Panics
+    ///
+    /// As there; if there are no positions, or one is out of range.
+    pub fn attention_weights_of(
+        &self,
+        source: &Tokens,
+        target: &Tokens,
+        source_queries: &[usize],
+        target_queries: &[usize],
+    ) -> TransformerAttention {
         for tokens in [source, target] {
             tokens.assert_unpadded("Transformer");
         }
-        let (encoded, encoder) = Recorder::weights(|recorder| self.encode_with(source, recorder));
-        let (_, weights) =
-            Recorder::weights(|recorder| self.decode_with(target, &encoded, recorder));
+        let (encoded, encoder) = Recorder::weights(source_queries, |recorder| {
+            self.encode_with(source, recorder)
+        });
+        let (_, weights) = Recorder::weights(target_queries, |recorder| {
+            self.decode_with(target, &encoded, recorder)
+        });
         // Self-attention and cross-attention of the layers alternate.
         let layers = weights.chunks_exact(2);
         let (decoder, cross) = layers.map(|it| (it[0].clone(), it[1].clone())).unzip();

@@ -2,7 +2,10 @@
 
 use std::convert::Infallible;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
 use zoo_viz::Theme;
@@ -10,17 +13,19 @@ use zoo_viz::Theme;
 use super::input::Input;
 use super::{Command, RunArgs, print, print_error_line, renamed_part};
 use crate::files::write_output;
+use crate::task::ExampleText;
 use crate::unknown::UnknownNotes;
-use crate::{AttentionKind, Result, TrainError};
+use crate::{AttentionKind, AttentionRequest, Queries, Result, TrainError};
 
 const PAGE: &str = "attention.html";
 
 /// Visualise attention weights as an HTML page, SVG or PNG
 ///
 /// The page is a single self-contained file: heatmaps of every layer and head, the alignment of a
-/// seq2seq model, or the word and sentence weights of a HAN. --svg and --png write one heatmap.
+/// seq2seq model, or the word and sentence weights of a HAN. It opens on the cross-attention and
+/// the sharpest head, that with the lowest entropy. --svg and --png write one heatmap.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("input").required(true).args(["text", "file"]))]
+#[command(group = ArgGroup::new("input").required(true).args(["text", "file", "example"]))]
 pub struct Attend {
     #[command(flatten)]
     run: RunArgs,
@@ -32,6 +37,11 @@ pub struct Attend {
     /// Read the text, one or more lines, from a file; - is standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+
+    /// Show the Nth example of the test set, counted from 1 (of the validation set, if there is no
+    /// test set)
+    #[arg(long, value_name = "N")]
+    example: Option<usize>,
 
     /// Use this target text, for a sequence-to-sequence model [default: the model's output]
     #[arg(long, value_name = "TEXT")]
@@ -49,11 +59,16 @@ pub struct Attend {
     #[arg(long = "part", hide = true, value_parser = renamed_part("--attention"))]
     _part: Option<Infallible>,
 
-    /// Draw the heatmap of this layer, counted from 1 [default: 1]
+    /// Show only the queries at these positions, such as 1,5,100-120 [default: all, or evenly spaced
+    /// ones of a text of thousands of tokens]
+    #[arg(long, value_name = "LIST")]
+    queries: Option<Queries>,
+
+    /// Draw the heatmap of this layer, counted from 1 [default: that of the sharpest head]
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
 
-    /// Draw the heatmap of this head, counted from 1 [default: 1]
+    /// Draw the heatmap of this head, counted from 1 [default: the sharpest head]
     #[arg(long, value_name = "N")]
     head: Option<usize>,
 
@@ -64,6 +79,10 @@ pub struct Attend {
     /// Write one heatmap as PNG
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
+
+    /// Open the page in the browser
+    #[arg(long)]
+    open: bool,
 
     /// Use dark colours for the PNG
     #[arg(long, requires = "png")]
@@ -81,20 +100,36 @@ impl Command for Attend {
             ));
         }
         let trained = self.run.open()?;
-        let text = match (&self.text, &self.file) {
-            (Some(text), _) => text.clone(),
-            (None, file) => Input::open(file.as_deref())?.read_all()?,
+        let note = &mut |note: &str| print_error_line(note);
+        let ExampleText { text, reference } = match (&self.text, self.example) {
+            (Some(text), _) => ExampleText {
+                text: text.clone(),
+                reference: None,
+            },
+            (None, Some(number)) => trained.model.example(&trained.config, number, note)?,
+            (None, None) => ExampleText {
+                text: Input::open(self.file.as_deref())?.read_all()?,
+                reference: None,
+            },
         };
         // The newline at the end of a file is not part of the text.
         let text = text.trim_end_matches(['\n', '\r']);
-        let note = &mut |note: &str| print_error_line(note);
         let (tokenizer, target_tokenizer) = trained.model.tokenizers();
         let mut unknown = UnknownNotes::default();
         unknown.report(tokenizer, &[text], note)?;
         if let (Some(tokenizer), Some(target)) = (target_tokenizer, &self.target) {
             unknown.report(tokenizer, &[target], note)?;
         }
-        let maps = trained.attention_maps(text, self.target.as_deref(), self.attention)?;
+        let maps = trained.attention(&AttentionRequest {
+            text,
+            target: self.target.as_deref(),
+            reference: reference.as_deref(),
+            kind: self.attention,
+            queries: self.queries.unwrap_or_default(),
+        })?;
+        for line in &maps.selection {
+            note(&format!("note: {line}"));
+        }
         // Everything is rendered before anything is written.
         let mut files: Vec<(PathBuf, Vec<u8>)> = vec![];
         if let Some(path) = self.svg {
@@ -106,14 +141,59 @@ impl Command for Attend {
             let heatmap = maps.heatmap(self.layer, self.head)?;
             files.push((path, heatmap.to_png(theme)?));
         }
-        if self.to.is_some() || !has_heatmap {
+        let mut page = None;
+        if self.to.is_some() || self.open || !has_heatmap {
             let path = self.to.unwrap_or_else(|| trained.folder.file(PAGE));
-            files.push((path, maps.page.to_html().into_bytes()));
+            files.push((path.clone(), maps.page.to_html().into_bytes()));
+            page = Some(path);
         }
         for (path, bytes) in files {
             write_output(&path, &bytes)?;
             print(out, &format!("{}\n", path.display()))?;
         }
-        Ok(())
+        match page.filter(|_| self.open) {
+            Some(page) => open_page(&page),
+            None => Ok(()),
+        }
     }
+}
+
+/// Time after which a browser is taken to be open.
+const OPENING: Duration = Duration::from_secs(2);
+
+/// Opens a page with the program that the system uses for it.
+fn open_page(page: &Path) -> Result<()> {
+    let (program, arguments): (&str, &[&str]) = match std::env::consts::OS {
+        "macos" => ("open", &[]),
+        // A window title has to come before the file.
+        "windows" => ("cmd", &["/c", "start", ""]),
+        _ => ("xdg-open", &[]),
+    };
+    let opened = process::Command::new(program)
+        .args(arguments)
+        .arg(page)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    // On some systems, the program runs until the browser is closed.
+    let status = opened.and_then(|mut child| {
+        let start = Instant::now();
+        loop {
+            match child.try_wait()? {
+                None if start.elapsed() < OPENING => sleep(Duration::from_millis(20)),
+                status => return Ok(status),
+            }
+        }
+    });
+    let reason = match status {
+        Ok(None) => return Ok(()),
+        Ok(Some(status)) if status.success() => return Ok(()),
+        Ok(Some(status)) => format!("{program}: {status}"),
+        Err(error) => format!("{program}: {error}"),
+    };
+    Err(TrainError::Refused(format!(
+        "cannot open a browser: {reason}\n  help: open {} yourself",
+        page.display()
+    )))
 }

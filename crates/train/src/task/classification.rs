@@ -7,14 +7,18 @@ use burn::tensor::{Device, Tensor, TensorData};
 use zoo_attention::MultiHeadAttention;
 use zoo_config::{ClassifierSpec, Config, Data, HanSpec, Sentences};
 use zoo_data::metrics::ConfusionMatrix;
-use zoo_data::{DocumentIds, Labelled, LabelledIds, Labels, LengthRule, Tokenizer};
+use zoo_data::{
+    DocumentIds, Labelled, LabelledIds, Labels, LengthRule, Tokenizer, split_sentences,
+};
 use zoo_kernels::smoothed_cross_entropy;
 use zoo_models::{Classifier, ClassifierConfig, Documents, Han, HanConfig, ModelError, Tokens};
 use zoo_viz::{Document, Part, Sentence, Word};
 
 use super::tokenizers::{TOKENIZER, shorten, single_tokenizer};
 use super::{Example, Inference, Logits, Note, Section, Task, TaskModel, add_penalty, map_batches};
-use crate::attend::{AttentionView, check_not_empty, head_maps, no_tokens, token_texts};
+use crate::attend::{
+    AXES, AttentionRequest, AttentionView, check_not_empty, head_maps, no_tokens, token_texts,
+};
 use crate::evaluate::{Evaluator, Sample, TaskMetrics};
 use crate::trained::TrainedTask;
 use crate::{DataSplit, Result, TrainError, TrainedRun};
@@ -53,12 +57,14 @@ pub(crate) trait ClassificationModel: TaskModel {
     /// Logits `[batch, classes]`.
     fn logits(&self, examples: &[&Self::Example], device: &Device) -> Logits<2>;
 
+    /// The prediction for an example, which was encoded from a text, and its attention weights.
     fn attention_parts(
         &self,
         example: &Self::Example,
         task: &Classification<Self>,
-        device: &Device,
-    ) -> Result<(ClassPrediction, Vec<Part>)>;
+        trained: &TrainedRun,
+        request: &AttentionRequest<'_>,
+    ) -> Result<(ClassPrediction, AttentionView)>;
 }
 
 impl TaskModel for Classifier {
@@ -134,25 +140,40 @@ impl ClassificationModel for Classifier {
         &self,
         example: &LabelledIds,
         task: &Classification<Self>,
-        device: &Device,
-    ) -> Result<(ClassPrediction, Vec<Part>)> {
-        let tokens = Tokens::new(&[&example.ids], self.limits(), device);
-        let weights = self.attention_weights(&tokens.map_err(TrainError::model("--text"))?);
+        trained: &TrainedRun,
+        request: &AttentionRequest<'_>,
+    ) -> Result<(ClassPrediction, AttentionView)> {
+        let input = Tokens::new(&[&example.ids], self.limits(), &trained.opened.device);
+        let input = input.map_err(TrainError::model("--text"))?;
         let tokens = token_texts(&task.tokenizer, &example.ids);
         let mut positions = tokens.clone();
         if self.cls.is_some() {
             positions.insert(0, "<cls>".to_owned());
         }
-        let layers = head_maps("Self-attention", &positions, &positions, weights.layers)?;
+        let n = positions.len();
+        request.queries.check(&[n])?;
+        let heads = self.layers.len() * self.config().spec.n_heads;
+        let mut selection = vec![];
+        let rows = request
+            .queries
+            .rows("text", [n, n], heads, &mut selection)?;
+        let weights = self.attention_weights_of(&input, &rows);
+        let queries = (&*positions, &*rows);
+        let layers = head_maps("Self-attention", AXES, queries, &positions, weights.layers)?;
         let mut parts = vec![layers];
         if let Some(pooling) = weights.pooling {
             let [_, seq] = pooling.dims();
             let weights = vec![pooling.reshape([1, 1, 1, seq])];
-            let query = ["text".to_owned()];
-            parts.push(head_maps("Pooling", &query, &tokens, weights)?);
+            let query = (&["text".to_owned()][..], &[0][..]);
+            parts.push(head_maps("Pooling", AXES, query, &tokens, weights)?);
         }
         let logits: Vec<f64> = weights.logits.into_data().iter::<f64>().collect();
-        Ok((predict(&task.labels, &logits), parts))
+        let view = AttentionView {
+            selection,
+            parts,
+            ..AttentionView::default()
+        };
+        Ok((predict(&task.labels, &logits), view))
     }
 }
 
@@ -193,11 +214,10 @@ impl ClassificationModel for Han {
             task.tokenizer
                 .encode_documents(name, texts, &task.labels, sentences)
         };
+        let mut ids = encode(sentence_rule(config))?;
         let Data::Labelled(data) = &config.data else {
-            // Synthetic documents have one sentence per line.
-            return Ok(encode(Sentences::Lines)?);
+            return Ok(ids);
         };
-        let mut ids = encode(data.sentences.unwrap_or(Sentences::Punctuation))?;
         if let Some(max) = data.max_sentences {
             let is_shortened = |document: &mut DocumentIds| document.truncate_sentences(max) > 0;
             let count = ids.iter_mut().map(is_shortened).filter(|it| *it).count();
@@ -230,23 +250,34 @@ impl ClassificationModel for Han {
         &self,
         example: &DocumentIds,
         task: &Classification<Self>,
-        device: &Device,
-    ) -> Result<(ClassPrediction, Vec<Part>)> {
+        trained: &TrainedRun,
+        request: &AttentionRequest<'_>,
+    ) -> Result<(ClassPrediction, AttentionView)> {
         let document = &example.sentences;
-        let documents = Documents::new(&[document], self.limits(), device);
+        let documents = Documents::new(&[document], self.limits(), &trained.opened.device);
         let output = self.forward(&documents.map_err(TrainError::model("--text"))?);
         let [_, _, max_words] = output.word_weights.dims();
         let words: Vec<f32> = output.word_weights.into_data().iter::<f32>().collect();
         let sentences: Vec<f32> = output.sentence_weights.into_data().iter::<f32>().collect();
-        let word = |(text, weight): (String, &f32)| Word {
-            text,
-            weight: *weight,
-        };
+        // Unknown words are shown as they are written.
+        let written = split_sentences(request.text, sentence_rule(&trained.config)).into_iter();
+        let written = written.map(|sentence| task.tokenizer.written(sentence));
+        let written: Vec<Vec<Option<String>>> = written.collect::<Result<_, _>>()?;
         let sentence = |(index, ids): (usize, &Vec<u32>)| {
+            let word = |(position, (text, weight)): (usize, (String, &f32))| {
+                let written = written.get(index).and_then(|words| words.get(position));
+                let written = written.cloned().flatten();
+                Word {
+                    is_unknown: written.is_some(),
+                    text: written.unwrap_or(text),
+                    weight: *weight,
+                }
+            };
             let texts = token_texts(&task.tokenizer, ids).into_iter();
+            let texts = texts.zip(&words[index * max_words..]).enumerate();
             Sentence {
                 weight: sentences[index],
-                words: texts.zip(&words[index * max_words..]).map(word).collect(),
+                words: texts.map(word).collect(),
             }
         };
         let weighted = document.iter().enumerate().map(sentence).collect();
@@ -255,7 +286,11 @@ impl ClassificationModel for Han {
         let classes = prediction.classes.iter();
         let classes = classes.map(|(label, prob)| (label.clone(), *prob as f32));
         let document = Document::new("Document", weighted)?.with_classes(classes.collect());
-        Ok((prediction, vec![Part::Document(document)]))
+        let view = AttentionView {
+            parts: vec![Part::Document(document)],
+            ..AttentionView::default()
+        };
+        Ok((prediction, view))
     }
 }
 
@@ -357,21 +392,20 @@ impl<M: ClassificationModel> Task for Classification<M> {
         &self,
         model: &M,
         trained: &TrainedRun,
-        text: &str,
-        _: Option<&str>,
+        request: &AttentionRequest<'_>,
     ) -> Result<AttentionView> {
         let mut length_notes = vec![];
-        let examples = self.encode_unlabelled(&trained.config, &[text], &mut |note: &str| {
+        let texts = [request.text];
+        let examples = self.encode_unlabelled(&trained.config, &texts, &mut |note: &str| {
             length_notes.push(note.to_owned());
         })?;
         let example = examples.first().ok_or_else(|| no_tokens("--text"))?;
         check_not_empty("--text", &M::ids(example))?;
-        let device = &trained.opened.device;
-        let (prediction, parts) = model.attention_parts(example, self, device)?;
+        let (prediction, mut view) = model.attention_parts(example, self, trained, request)?;
         let percent = 100.0 * prediction.classes.first().map_or(0.0, |(_, prob)| *prob);
         let predicted = format!("predicted: {}, {percent:.1}%", prediction.label());
-        let notes = [vec![predicted], length_notes].concat();
-        Ok(AttentionView { notes, parts })
+        view.notes = [vec![predicted], length_notes].concat();
+        Ok(view)
     }
 
     fn inference(trained: &TrainedTask<Self>) -> Inference<'_> {
@@ -392,6 +426,15 @@ impl<M: ClassificationModel> Classification<M> {
         let texts: Vec<Labelled> = texts.collect();
         M::encode(self, config, DataSplit::Test, &texts, note)
     }
+}
+
+/// How the documents of a config are split into sentences.
+fn sentence_rule(config: &Config) -> Sentences {
+    if let Data::Labelled(data) = &config.data {
+        return data.sentences.unwrap_or(Sentences::Punctuation);
+    }
+    // Synthetic documents have one sentence per line.
+    Sentences::Lines
 }
 
 fn all_logits<M: ClassificationModel>(

@@ -10,7 +10,9 @@ use zoo_models::{Gpt, GptConfig, ModelError, Tokens, generate, token_loss};
 
 use super::tokenizers::{TOKENIZER, single_tokenizer};
 use super::{Inference, Note, Task, TaskModel, TextWindow};
-use crate::attend::{AttentionView, check_not_empty, head_maps, token_texts};
+use crate::attend::{
+    AXES, AttentionRequest, AttentionView, check_not_empty, head_maps, token_texts,
+};
 use crate::evaluate::{Evaluator, Sample, TaskMetrics};
 use crate::trained::TrainedTask;
 use crate::{DataSplit, Result, TrainError, TrainedRun};
@@ -124,18 +126,32 @@ impl Task for LanguageModelling {
         &self,
         model: &Gpt,
         trained: &TrainedRun,
-        text: &str,
-        _: Option<&str>,
+        request: &AttentionRequest<'_>,
     ) -> Result<AttentionView> {
-        let ids = self.tokenizer.encode(text)?;
+        let ids = self.tokenizer.encode(request.text)?;
         check_not_empty("--text", &ids)?;
         let tokens = Tokens::new(&[&ids], model.limits(), &trained.opened.device);
         let tokens = tokens.map_err(TrainError::model("--text"))?;
         let labels = token_texts(&self.tokenizer, &ids);
-        let weights = model.attention_weights(&tokens);
+        request.queries.check(&[ids.len()])?;
+        let heads = model.layers.len() * model.config().spec.n_heads;
+        let lengths = [ids.len(), ids.len()];
+        let mut selection = vec![];
+        let rows = request
+            .queries
+            .rows("text", lengths, heads, &mut selection)?;
+        let weights = model.attention_weights_of(&tokens, &rows);
+        let queries = (&*labels, &*rows);
         Ok(AttentionView {
-            notes: vec![text.to_owned()],
-            parts: vec![head_maps("Self-attention", &labels, &labels, weights)?],
+            notes: vec![request.text.to_owned()],
+            selection,
+            parts: vec![head_maps(
+                "Self-attention",
+                AXES,
+                queries,
+                &labels,
+                weights,
+            )?],
         })
     }
 

@@ -28,9 +28,9 @@ pub use self::classification::ClassPrediction;
 pub(crate) use self::classification::{Classification, TextClassifier};
 pub(crate) use self::examples::{Example, TextWindow};
 pub(crate) use self::language_modelling::LanguageModelling;
-pub(crate) use self::texts::{Texts, read_texts};
+pub(crate) use self::texts::{ExampleText, Texts, read_texts};
 pub(crate) use self::translation::{LineTranslation, Translation, Translator};
-use crate::attend::AttentionView;
+use crate::attend::{AttentionRequest, AttentionView};
 use crate::evaluate::{Evaluator, Metrics, Sample, TaskMetrics};
 use crate::trained::{TrainedRun, TrainedTask};
 use crate::{DataSplit, Result, TrainError};
@@ -93,8 +93,7 @@ pub(crate) trait Task: Debug + Sized + Send + Sync + 'static {
         &self,
         model: &Self::Model,
         trained: &TrainedRun,
-        text: &str,
-        target: Option<&str>,
+        request: &AttentionRequest<'_>,
     ) -> Result<AttentionView>;
 
     fn inference(trained: &TrainedTask<Self>) -> Inference<'_>;

@@ -28,6 +28,16 @@ pub(crate) trait Texts: Debug + Default + Sync {
 
     /// The texts that the model reads.
     fn inputs(&self) -> Vec<&str>;
+
+    /// An example, counted from 0: of running text, the next `context` characters.
+    fn example(&self, index: usize, context: usize) -> Option<ExampleText>;
+}
+
+/// A text of the data, and the expected output, a translation or a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ExampleText {
+    pub(crate) text: String,
+    pub(crate) reference: Option<String>,
 }
 
 /// Reads or generates the texts of a config, and reports their number.
@@ -78,6 +88,13 @@ impl Texts for Vec<Pair> {
     fn inputs(&self) -> Vec<&str> {
         self.iter().map(|pair| pair.source.as_str()).collect()
     }
+
+    fn example(&self, index: usize, _: usize) -> Option<ExampleText> {
+        self.get(index).map(|pair| ExampleText {
+            text: pair.source.clone(),
+            reference: Some(pair.target.clone()),
+        })
+    }
 }
 
 impl Texts for Vec<Labelled> {
@@ -113,6 +130,13 @@ impl Texts for Vec<Labelled> {
 
     fn inputs(&self) -> Vec<&str> {
         self.iter().map(|example| example.text.as_str()).collect()
+    }
+
+    fn example(&self, index: usize, _: usize) -> Option<ExampleText> {
+        self.get(index).map(|example| ExampleText {
+            text: example.text.clone(),
+            reference: Some(example.label.clone()),
+        })
     }
 }
 
@@ -151,6 +175,15 @@ impl Texts for String {
 
     fn inputs(&self) -> Vec<&str> {
         vec![self]
+    }
+
+    fn example(&self, index: usize, context: usize) -> Option<ExampleText> {
+        let window = self.chars().skip(index * context).take(context);
+        let text: String = window.collect();
+        (!text.is_empty()).then_some(ExampleText {
+            text,
+            reference: None,
+        })
     }
 }
 

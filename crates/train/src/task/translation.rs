@@ -13,13 +13,16 @@ use zoo_models::{
     GenerateConfig, GeneratedSequence, Generative, Limits, ModelError, Seq2Seq, Seq2SeqConfig,
     Stop, Tokens, Transformer, TransformerConfig, generate, token_loss,
 };
-use zoo_viz::{Alignment, Part, VizError};
+use zoo_viz::{Alignment, Part};
 
 use super::tokenizers::{pair_tokenizers, shorten};
 use super::{Inference, Logits, Note, Section, Task, TaskModel, add_penalty, map_batches};
-use crate::attend::{AttentionView, check_not_empty, head_maps, to_matrix, token_texts};
+use crate::attend::{
+    AXES, AttentionRequest, AttentionView, check_not_empty, head_maps, to_matrix, token_texts,
+};
 use crate::evaluate::{Evaluator, Sample, TaskMetrics};
 use crate::generate::{generate_config, no_decoding};
+use crate::queries::Queries;
 use crate::trained::TrainedTask;
 use crate::{DataSplit, Result, TrainError, TrainedRun};
 
@@ -44,9 +47,9 @@ pub(crate) trait TranslationModel: TaskModel + Generative {
     /// The decoding state before the first target token.
     fn encode(&self, source: &Tokens) -> Result<Self::State, ModelError>;
 
-    /// The attention weights for a source and a target. Three parts are in the order of
+    /// The attention weights of queries for a source and a target. Three parts are in the order of
     /// [`AttentionKind`](crate::AttentionKind).
-    fn attention_parts(&self, pair: PairTokens) -> Result<Vec<Part>, VizError>;
+    fn attention_parts(&self, pair: PairTokens, queries: &Queries) -> Result<AttentionView>;
 }
 
 /// The tokens of a pair, for the model and as texts.
@@ -108,16 +111,30 @@ impl TranslationModel for Transformer {
         self.start(source)
     }
 
-    fn attention_parts(&self, pair: PairTokens) -> Result<Vec<Part>, VizError> {
-        let weights = self.attention_weights(&pair.source, &pair.input);
+    fn attention_parts(&self, pair: PairTokens, queries: &Queries) -> Result<AttentionView> {
         let [source, input] = [&pair.source_texts, &pair.input_texts];
         // The attention at a position predicts the next token.
         let output = &pair.output_texts;
-        Ok(vec![
-            head_maps("Encoder", source, source, weights.encoder)?,
-            head_maps("Decoder", input, input, weights.decoder)?,
-            head_maps("Cross-attention", output, source, weights.cross)?,
-        ])
+        let (n, m) = (source.len(), input.len());
+        queries.check(&[n, m])?;
+        let heads = self.attentions().len() * self.config().spec.n_heads;
+        let mut selection = vec![];
+        let sources = queries.rows("source", [n, n], heads, &mut selection)?;
+        let targets = queries.rows("target", [m, n.max(m)], heads, &mut selection)?;
+        let weights = self.attention_weights_of(&pair.source, &pair.input, &sources, &targets);
+        let (encoder, decoder) = ((&**source, &*sources), (&**input, &*targets));
+        let cross = (&**output, &*targets);
+        let cross_axes = ["query (target)", "key (source)"];
+        let parts = vec![
+            head_maps("Encoder", AXES, encoder, source, weights.encoder)?,
+            head_maps("Decoder", AXES, decoder, input, weights.decoder)?,
+            head_maps("Cross-attention", cross_axes, cross, source, weights.cross)?,
+        ];
+        Ok(AttentionView {
+            selection,
+            parts,
+            ..AttentionView::default()
+        })
     }
 }
 
@@ -162,12 +179,15 @@ impl TranslationModel for Seq2Seq {
         Ok(self.start(source))
     }
 
-    fn attention_parts(&self, pair: PairTokens) -> Result<Vec<Part>, VizError> {
+    fn attention_parts(&self, pair: PairTokens, _: &Queries) -> Result<AttentionView> {
         // Full teacher forcing: nothing is sampled.
         let weights = self.forward(&pair.source, &pair.input, 1.0, 0).alignment;
         let weights = to_matrix(weights)?;
         let alignment = Alignment::new("Alignment", pair.source_texts, pair.output_texts, weights)?;
-        Ok(vec![Part::Alignment(alignment)])
+        Ok(AttentionView {
+            parts: vec![Part::Alignment(alignment)],
+            ..AttentionView::default()
+        })
     }
 }
 
@@ -282,9 +302,9 @@ impl<M: TranslationModel> Task for Translation<M> {
         &self,
         model: &M,
         trained: &TrainedRun,
-        text: &str,
-        target: Option<&str>,
+        request: &AttentionRequest<'_>,
     ) -> Result<AttentionView> {
+        let AttentionRequest { text, target, .. } = *request;
         let device = &trained.opened.device;
         let [source_limits, target_limits] = model.limits();
         let source_ids = self.tokenizers.source().encode(text)?;
@@ -314,10 +334,9 @@ impl<M: TranslationModel> Task for Translation<M> {
         };
         let output = self.tokenizers.target().decode(&output)?;
         let suffix = target.map_or("", |_| " (given target)");
-        Ok(AttentionView {
-            notes: vec![format!("{text} → {output}{suffix}")],
-            parts: model.attention_parts(pair)?,
-        })
+        let mut view = model.attention_parts(pair, &request.queries)?;
+        view.notes = vec![format!("{text} → {output}{suffix}")];
+        Ok(view)
     }
 
     fn inference(trained: &TrainedTask<Self>) -> Inference<'_> {

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
-use zoo_train::AttentionKind;
 use zoo_train::cli::attend::Attend;
-use zoo_viz::Part;
+use zoo_train::{AttentionKind, AttentionMaps, AttentionRequest};
+use zoo_viz::{Part, browser};
 
 use crate::browser::browser;
 use crate::runs::*;
@@ -16,17 +16,22 @@ trials! {
     on_devices(Runs):
     html_page_of_every_model,
     with_a_given_target,
+    queries_of_a_long_text,
 }
 
 trials! {
     trials(Runs):
+    examples_of_the_test_set,
+    unknown_words_of_a_document_are_as_written,
+    #[cfg(unix)]
+    page_is_opened,
     svg_and_png,
     invalid_arguments_are_rejected,
 }
 
 pub(crate) fn in_browser(runs: &Runs) -> Trial {
     let runs = runs.clone();
-    let browser = browser();
+    let browser = browser::find();
     let is_ignored = browser.is_none();
     Trial::test("attend::pages_run_in_a_browser", move || {
         let browser = browser.ok_or("there is no chromium on the PATH")?;
@@ -43,7 +48,11 @@ fn texts() -> [(Kind, &'static str, &'static [&'static str]); 5] {
             "a b c",
             &["Encoder", "Decoder", "Cross-attention", ">&lt;s&gt;<"],
         ),
-        (Kind::Seq2Seq, "a b c", &["Alignment", "<path d="]),
+        (
+            Kind::Seq2Seq,
+            "a b c",
+            &["Alignment", "query (target)", "key (source)"],
+        ),
         (Kind::Gpt, "to be", &["Self-attention", "layer 1"]),
         (
             Kind::Classifier,
@@ -87,7 +96,8 @@ fn with_a_given_target(runs: &Runs) {
     assert_eq!(parts.len(), 3);
     assert!(parts.iter().all(|part| matches!(part, Part::Heads(_))));
     let svg = maps.heatmap(None, None).unwrap().to_svg();
-    // Target tokens with the end token, and source tokens.
+    // The cross-attention is first. Target tokens with the end token, and source tokens.
+    has(&svg, "Cross-attention, layer 1, head ");
     for token in [">d<", ">c<", ">&lt;/s&gt;<", ">a<", ">b<"] {
         has(&svg, token);
     }
@@ -98,6 +108,99 @@ fn with_a_given_target(runs: &Runs) {
     let svg = decoder.heatmap(Some(1), Some(2)).unwrap().to_svg();
     has(&svg, "Decoder, layer 1, head 2");
     has(&svg, ">&lt;s&gt;<");
+}
+
+/// Some rows of the weights are those of all.
+fn queries_of_a_long_text(runs: &Runs) {
+    let trained = runs.open(Kind::Gpt);
+    let text = "to be or not";
+    let maps = |queries: &str| {
+        let request = AttentionRequest {
+            text,
+            queries: queries.parse().unwrap(),
+            ..AttentionRequest::default()
+        };
+        trained.attention(&request).unwrap()
+    };
+    let (some, all) = (maps("12,3-4"), maps("1-12"));
+    let note = "text: 3 of 12 queries, selected; --queries selects others";
+    assert_eq!(some.selection, [note]);
+    assert!(all.selection.is_empty());
+    let cells = |maps: &AttentionMaps| -> Vec<String> {
+        let svg = maps.heatmap(Some(1), Some(2)).unwrap().to_svg();
+        let titles = svg.split("<title>").skip(1);
+        titles
+            .map(|it| it.split('<').next().unwrap().to_owned())
+            .collect()
+    };
+    let (some, all) = (cells(&some), cells(&all));
+    assert_eq!((some.len(), all.len()), (3 * 12, 12 * 12));
+    let expected = [&all[11 * 12..], &all[2 * 12..4 * 12]].concat();
+    assert_eq!(some, expected);
+}
+
+fn examples_of_the_test_set(runs: &Runs) {
+    let page = runs.file("example.html").display().to_string();
+    for kind in KINDS {
+        let args = ["--example", "2", "--to", &page];
+        runs.run_ok::<Attend>(kind, &args);
+        let html = std::fs::read_to_string(&page).unwrap();
+        assert_eq!(html.contains("reference: "), kind != Kind::Gpt, "{kind:?}");
+    }
+    for (kind, sizes) in [(Kind::Transformer, "6"), (Kind::Han, "4"), (Kind::Gpt, "8")] {
+        for number in ["0", "900"] {
+            let message = runs.run_err::<Attend>(kind, &["--example", number]);
+            let expected = format!("the test data has {sizes} examples; --example must be from 1");
+            assert!(message.contains(&expected), "{kind:?}: {message}");
+        }
+    }
+}
+
+fn unknown_words_of_a_document_are_as_written(runs: &Runs) {
+    let page = runs.file("unknown-han.html").display().to_string();
+    let text = "one Flerb .\n\nZug two .";
+    runs.run_ok::<Attend>(Kind::Han, &["--text", text, "--to", &page]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    for word in ["Flerb", "Zug"] {
+        let position = html.find(&format!(">{word}</span>")).unwrap();
+        let start = html[..position].rfind("<span").unwrap();
+        assert!(html[start..].starts_with("<span class=\"word unknown\""));
+    }
+    assert!(!html.contains("&lt;unk&gt;"));
+}
+
+/// `xdg-open` is called with the page.
+#[cfg(unix)]
+fn page_is_opened(runs: &Runs) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = runs.file("programs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (program, log) = (folder.join("xdg-open"), folder.join("log"));
+    let script = format!("#!/bin/sh\necho \"$1\" > {}\n", log.display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let page = runs.file("opened.html");
+    let attend = |path: &str| {
+        let run = runs.arg(Kind::Gpt);
+        let mut zoo = Command::new(env!("CARGO_BIN_EXE_zoo"));
+        zoo.args(["attend", &run, "--text", "to be", "--open", "--to"]);
+        zoo.arg(&page).env("PATH", path).output().unwrap()
+    };
+    let output = attend(&format!("{}:/usr/bin:/bin", folder.display()));
+    assert!(output.status.success(), "{output:?}");
+    let opened = (0..100).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::fs::read_to_string(&log)
+            .ok()
+            .filter(|text| !text.is_empty())
+    });
+    assert_eq!(opened, Some(format!("{}\n", page.display())));
+    let output = attend("/nowhere");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    for part in ["cannot open a browser", "help: open ", "opened.html"] {
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 fn svg_and_png(runs: &Runs) {
@@ -137,6 +240,14 @@ fn invalid_arguments_are_rejected(runs: &Runs) {
     let args = ["--text", " ", "--attention", "cross"];
     let expected = "--attention is for a transformer; this run is a seq2seq";
     rejected(Kind::Seq2Seq, &args, expected);
+    let expected = "--queries is for models with attention heads; this run is a han";
+    rejected(Kind::Han, &["--text", "one .", "--queries", "1"], expected);
+    let expected = "--queries selects none of 5 tokens";
+    rejected(
+        Kind::Gpt,
+        &["--text", "to be", "--queries", "6-9"],
+        expected,
+    );
     assert!(!Path::new(&to).exists());
 }
 
@@ -144,18 +255,7 @@ fn invalid_arguments_are_rejected(runs: &Runs) {
 fn pages_run(runs: &Runs, browser: &Path) -> Result<(), Failed> {
     for (kind, text, _) in texts() {
         let page = page(runs, kind, text);
-        let profile = runs.file(&format!("profile-{kind:?}"));
-        let output = Command::new(browser)
-            .args(["--headless", "--no-sandbox", "--disable-gpu"])
-            .args(["--enable-logging=stderr", "--log-level=0", "--dump-dom"])
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(format!("file://{}", page.display()))
-            .output()?;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        if let Some(line) = stderr.lines().find(|line| line.contains("CONSOLE")) {
-            return Err(format!("{kind:?}: {line}").into());
-        }
-        let dom = String::from_utf8_lossy(&output.stdout);
+        let dom = browser::dom(browser, &page)?;
         // One selected head in each overview, and a colour scale for each heatmap.
         let (pressed, scales) = match kind {
             Kind::Transformer => (3, 3),

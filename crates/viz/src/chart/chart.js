@@ -195,7 +195,7 @@
 
   // Repaints the groups that are on the page, in the colours of the theme.
   let groups = [];
-  dark.addEventListener("change", () => { for (const { paint, charts } of groups) { paint(); for (const { chart } of charts) chart.redraw(); } });
+  dark.addEventListener("change", () => { for (const { paint, charts } of groups) { paint(); for (const { chart } of charts) chart.setData(chart.data, false); } });
 
   function drawGroup(group) {
     const charts = [...group.querySelectorAll(".chart")].map(draw).filter(Boolean);

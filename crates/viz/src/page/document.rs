@@ -11,6 +11,8 @@ pub struct Word {
     pub text: String,
     /// Attention weight from 0 to 1.
     pub weight: f32,
+    /// Whether the model reads it as an unknown word.
+    pub is_unknown: bool,
 }
 
 /// A sentence and its attention weight within the document.
@@ -72,7 +74,8 @@ impl Document {
         self.write_classes(html);
         html.push_str(
             "<p class=\"soft\">Bars are sentence weights. Words are coloured by weight, relative to \
-             the largest.</p>\n\
+             the largest. Words that are not in the vocabulary, which the model does not distinguish, are \
+             underlined.</p>\n\
              <div class=\"controls\"><label>colour words by <select class=\"colour-by\">\
              <option value=\"product\">word weight x sentence weight</option>\
              <option value=\"word\">word weight</option></select></label></div>\n\
@@ -96,7 +99,8 @@ impl Document {
             for word in &sentence.words {
                 let _ = write!(
                     html,
-                    "<span class=\"word\" style=\"--word-weight:{:.3};--product:{:.3}\" data-weight=\"{:.4}\">{}</span> ",
+                    "<span class=\"word{}\" style=\"--word-weight:{:.3};--product:{:.3}\" data-weight=\"{:.4}\">{}</span> ",
+                    if word.is_unknown { " unknown" } else { "" },
                     fraction(word.weight, max_word),
                     fraction(word.weight * sentence.weight, max_product),
                     word.weight,
@@ -144,6 +148,7 @@ mod tests {
         let word = |(text, weight): &(&str, f32)| Word {
             text: (*text).to_owned(),
             weight: *weight,
+            is_unknown: *text == "bad",
         };
         Sentence {
             weight,
@@ -164,6 +169,7 @@ mod tests {
         document.with_classes(classes).write(&mut html);
         for word in [
             "--word-weight:0.250;--product:0.067\" data-weight=\"0.2000\">&lt;b&gt;<",
+            "class=\"word unknown\" style=\"--word-weight:1.000;--product:0.267\" data-weight=\"0.8000\">bad<",
             "--word-weight:1.000;--product:1.000\" data-weight=\"1.0000\">好<",
         ] {
             assert!(html.contains(word), "{word}: {html}");

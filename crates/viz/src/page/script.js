@@ -63,14 +63,52 @@ function showTip(text, element) {
   tip.style.top = `${Math.max(4, Math.min(rectangle.top, innerHeight - box.height - 4))}px`;
 }
 
+// End of the shared colour scale, and whether larger weights have the same colour. In long texts, a
+// few rows would make all others pale: the first query of causal attention has a single key.
+function sharedScale(matrices, columns) {
+  const largest = matrices.flatMap((matrix) => Array.from({ length: matrix.length / columns }, (_, row) => maxAbs(matrix.subarray(row * columns, (row + 1) * columns))));
+  largest.sort((a, b) => a - b);
+  const max = largest.at(-1), most = largest[Math.floor(0.95 * (largest.length - 1))];
+  return largest.length >= 100 && most > 0 && most < max / 2 ? [most, true] : [max, false];
+}
+
 // Token and position, counted from 1; the position of a selected query is not its index.
 const tokenName = (label, i) => `${label.textContent} (${label.dataset.position ?? i + 1})`;
 
 const MAX_LINES = 4000;
 
-// Keys above, queries below, and lines between them. Of long texts, only the lines of the token that
-// is pointed at are drawn, or those of the first query.
+// More keys than this are shown as a text instead of a row.
+const MAX_KEYS = 300;
+
+// The keys as a text, coloured by the weights of one query: the last, or that of the row of the
+// heatmap that was pointed at.
+function initText(links, keys, queries) {
+  const text = Object.assign(document.createElement("p"), { className: "key-text", dir: "auto" });
+  const words = keys.map((label) => Object.assign(document.createElement("span"), { className: "word", textContent: label.textContent }));
+  text.append(...words.flatMap((word) => [word, document.createElement("wbr")]));
+  links.querySelector("svg").replaceWith(text);
+  const title = links.querySelector("p");
+  let weights = [], current = queries.length - 1;
+
+  function paint() {
+    title.textContent = `Weights of the query ${tokenName(queries[current], current)}, relative to the largest. Point at a row of the heatmap to see another query.`;
+    const row = weights.subarray(current * keys.length, (current + 1) * keys.length), max = maxAbs(row) || 1;
+    for (const [i, word] of words.entries()) word.style.setProperty("--product", Math.abs(row[i] / max).toFixed(3));
+  }
+  text.addEventListener("pointerover", (event) => {
+    const key = words.indexOf(event.target);
+    if (key >= 0) showTip(`${tokenName(queries[current], current)} → ${tokenName(keys[key], key)}\n${format(weights[current * keys.length + key])}`, event.target);
+  });
+  text.addEventListener("pointerleave", () => { tip.hidden = true; });
+  return {
+    highlight(row) { if (row !== null && row !== current) { current = row; paint(); } },
+    draw(_, newWeights) { weights = newWeights; paint(); },
+  };
+}
+
+// Keys above, queries below, and lines between them.
 function initLinks(links, keys, queries) {
+  if (keys.length > MAX_KEYS) return initText(links, keys, queries);
   const svg = links.querySelector("svg");
   const element = (name, attributes, text) => {
     const created = document.createElementNS(svg.namespaceURI, name);
@@ -93,7 +131,7 @@ function initLinks(links, keys, queries) {
   const above = lay(keys), below = lay(queries), end = Math.max(above.end, below.end);
   // Centred, so that a monotonic alignment is vertical.
   for (const row of [above, below]) for (const token of row.tokens) token.x += (end - row.end) / 2;
-  const TOP = 22, BOTTOM = 132, isLong = keys.length > 300;
+  const TOP = 22, BOTTOM = 132;
   svg.setAttribute("width", end);
   svg.setAttribute("height", 154);
   const lines = element("g", {});
@@ -134,8 +172,7 @@ function initLinks(links, keys, queries) {
   function highlight(row, column) {
     if (shown[0] === row && shown[1] === column) return;
     shown = [row, column];
-    const first = isLong && row === null && column === null ? [0] : all(queries);
-    drawLines(row === null ? first : [row], column === null ? all(keys) : [column]);
+    drawLines(row === null ? all(queries) : [row], column === null ? all(keys) : [column]);
   }
 
   // The strongest weights of a token.
@@ -165,7 +202,7 @@ function initHeatmap(part) {
   for (const element of part.querySelectorAll(".weights")) {
     (layers[element.dataset.layer] ||= [])[element.dataset.head] = decode(element);
   }
-  const sharedMax = Math.max(...layers.flat().map(maxAbs));
+  const [sharedMax, isClipped] = sharedScale(layers.flat(), columns);
   let weights, cell = null;
   const links = initLinks(find(".links"), keys, queries);
 
@@ -220,9 +257,10 @@ function initHeatmap(part) {
     const below = weights.some((weight) => weight < 0);
     paint(find(".scale canvas"), 128, 1, (_, i) => gammaCorrected(below ? 2 * i / 127 - 1 : i / 127));
     links.draw((row, column) => weights[row * columns + column] / scaleMax(weights, row, scale.value), weights);
+    const least = isClipped && scale.value === "shared" ? "≥ " : "";
     const end = scale.value === "row" ? "row max" : format(scaleMax(weights, 0, scale.value));
     find(".scale .min").textContent = below ? `-${end}` : "0";
-    find(".scale .max").textContent = end;
+    find(".scale .max").textContent = least + end;
     if (cell && !tip.hidden) describe(...cell);
   }
 
@@ -334,7 +372,8 @@ function initDocument(part) {
     current = [row, column];
     const word = sentences[row][column];
     word.classList.add("active");
-    const text = `${word.textContent}\n${word.dataset.weight} in sentence ${row + 1} (${list.children[row].dataset.weight})`;
+    const unknown = word.classList.contains("unknown") ? " (not in the vocabulary)" : "";
+    const text = `${word.textContent}${unknown}\n${word.dataset.weight} in sentence ${row + 1} (${list.children[row].dataset.weight})`;
     showTip(text, word);
     return text;
   }
