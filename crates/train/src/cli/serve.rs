@@ -1,12 +1,13 @@
 //! `zoo serve`: a local web page with runs, curves, models and bench reports.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zoo_spec::{Backend, BackendId};
 
 use super::arguments::with_names;
+use super::attend::open_page;
 use super::{Command, print, print_error_line};
 use crate::Result;
 use crate::serve::{ServeOptions, Server};
@@ -51,15 +52,15 @@ impl Command for Serve {
         let url = server.url();
         print(out, &format!("{url}\n"))?;
         print_error_line("Ctrl-C stops the server");
-        if self.open
-            && let Err(error) = open::that_detached(&url)
-        {
-            print_error_line(format_args!(
-                "note: no browser could be started ({error}); open the address yourself"
-            ));
+        if self.open {
+            // The browser needs the server, and some systems wait for the browser.
+            std::thread::spawn(move || {
+                if let Err(error) = open_page(Path::new(&url)) {
+                    print_error_line(format_args!("note: {error}"));
+                }
+            });
         }
-        server.run(stop_signal)?;
-        Ok(())
+        server.run(stop_signal)
     }
 }
 

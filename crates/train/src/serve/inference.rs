@@ -44,7 +44,11 @@ const MAX_ATTENTION_TOKENS: usize = 512;
 #[serde(deny_unknown_fields)]
 pub(super) struct InferenceRequest {
     pub(super) run: String,
+    #[serde(default)]
     text: String,
+    /// Returns this example of the data instead, counted from 1.
+    #[serde(default)]
+    example: Option<usize>,
     #[serde(default)]
     decoding: DecodingArgs,
 }
@@ -60,6 +64,10 @@ enum Event<'a> {
     Text(&'a str),
     Translations(Vec<Translated<'a>>),
     Classes(&'a [(String, f64)]),
+    Example {
+        text: &'a str,
+        reference: Option<&'a str>,
+    },
     /// The id of an attention page.
     Attention(u64),
     Error(String),
@@ -241,6 +249,7 @@ fn on_page(error: &TrainError) -> String {
     text.replace("--text", "the text")
         .replace("--prompt", "the prompt")
         .replace("--target", "the output")
+        .replace("--example", "the number")
 }
 
 struct Cache {
@@ -294,6 +303,16 @@ impl Cache {
             request, events, ..
         } = job;
         let trained = self.load(job)?;
+        if let Some(number) = request.example {
+            events.send(&Event::Status("reading the data"))?;
+            let example = trained
+                .model
+                .example(&trained.config, number, &mut |_| {})?;
+            return events.send(&Event::Example {
+                text: &example.text,
+                reference: example.reference.as_deref(),
+            });
+        }
         let start = Instant::now();
         let (tokenizer, _) = trained.model.tokenizers();
         let note = &mut |note: &str| events.note(note);

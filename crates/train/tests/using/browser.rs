@@ -350,8 +350,17 @@ fn uses_models(runs: &Runs, browser: &Path) {
         let overviews = page.body.matches("class=\"overview\"").count();
         assert_eq!(overviews, heads, "{run}");
     }
-    // Decoding options.
+    // An example of the data with its reference.
     tab.select("#run", "transformer");
+    tab.click("#example");
+    let note = "document.querySelector('#notes').textContent";
+    tab.wait(&format!("{note}.startsWith('reference: ')"), true);
+    let is_copy = format!("'reference: ' + document.querySelector('#text').value === {note}");
+    tab.wait(&is_copy, true);
+    tab.click("#submit");
+    tab.wait(is_done, true);
+    tab.wait(&is_copy, true);
+    // Decoding options.
     tab.enter("#text", "a flerb");
     tab.click("summary");
     tab.wait(

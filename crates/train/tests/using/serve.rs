@@ -284,6 +284,18 @@ fn every_model_answers(runs: &Runs) {
     let note = event(&events, "note").as_str().unwrap();
     starts(note, "attention weights of the first 16 of ");
     assert!(!event(&events, "attention").is_null());
+    // Examples of the data.
+    let example = |number: usize| {
+        let body = json!({"run": "transformer", "example": number});
+        let reply = server.post("api/infer", &body);
+        let events = reply.body.lines().map(serde_json::from_str);
+        events.collect::<Result<Vec<Value>, _>>().unwrap()
+    };
+    let events = example(2);
+    let shown = event(&events, "example");
+    assert_eq!(shown["text"], shown["reference"], "the task is to copy");
+    let error = "the test data has 6 examples; the number must be from 1 to 6";
+    assert_eq!(event(&example(7), "error"), error);
     // Words that are not in the vocabulary are named.
     let events = server.infer("transformer", "a flerb", none);
     has(event(&events, "note").as_str().unwrap(), "<unk>: \"flerb\"");

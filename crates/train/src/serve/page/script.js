@@ -262,6 +262,12 @@ const events = {
     bar.style.setProperty("--fraction", probability);
     return element("div", { className: "class" }, element("span", { textContent: label }), bar);
   })),
+  example: ({ text: content, reference }) => {
+    // A prompt leaves room in the context.
+    text.value = command() === "generate" ? content.slice(0, 40) : content;
+    example = { text: text.value, reference };
+    if (reference) events.note(`reference: ${reference}`);
+  },
   attention: (id) => openPage(find("#attention"), `attention/${id}`),
   error: (message) => fail(message),
   done: ([model, seconds]) => setText(find("#done"), `${model}; ${seconds.toFixed(2)} s`),
@@ -273,7 +279,11 @@ function fail(message) {
 }
 
 let current = null;
-async function infer() {
+/** The last example of the data, and the number of the next one of each run. */
+let example = null;
+const numbers = new Map();
+
+async function infer(more = {}) {
   current?.abort();
   const controller = current = new AbortController();
   show(find("#failure"), false);
@@ -283,8 +293,9 @@ async function infer() {
   setText(find("#done"), "");
   show(find("#attention"), false);
   events.status("waiting");
+  if (example?.reference && example.text === text.value && !more.example) events.note(`reference: ${example.reference}`);
   try {
-    const body = { run: select.value, text: text.value, decoding: decoding() };
+    const body = { run: select.value, text: text.value, decoding: decoding(), ...more };
     const response = await request("api/infer", body, controller.signal);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -311,6 +322,11 @@ async function infer() {
 form.addEventListener("submit", (event) => { event.preventDefault(); infer(); });
 text.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+});
+find("#example").addEventListener("click", () => {
+  const number = (numbers.get(select.value) ?? 0) + 1;
+  numbers.set(select.value, number);
+  infer({ example: number, text: "" });
 });
 find("#stop").addEventListener("click", () => current?.abort());
 select.addEventListener("change", renderCommand);
