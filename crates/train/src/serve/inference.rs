@@ -120,7 +120,7 @@ struct Job {
 #[derive(Debug)]
 pub(super) struct Models {
     /// None after the end.
-    jobs: Mutex<Option<SyncSender<Job>>>,
+    jobs: Mutex<Option<SyncSender<Box<Job>>>>,
     pages: Arc<Mutex<Pages>>,
     interrupter: Interrupter,
 }
@@ -180,11 +180,11 @@ impl Models {
             lines,
             interrupter: self.interrupter.clone(),
         };
-        let job = Job {
+        let job = Box::new(Job {
             folder,
             request,
             events,
-        };
+        });
         let jobs = lock(&self.jobs);
         let queued = jobs.as_ref().map(|jobs| jobs.try_send(job));
         let reason = match queued {
@@ -224,7 +224,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn work(jobs: &Receiver<Job>, mut cache: Cache) {
+fn work(jobs: &Receiver<Box<Job>>, mut cache: Cache) {
     for job in jobs {
         if job.events.is_closed() {
             continue;

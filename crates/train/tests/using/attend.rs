@@ -8,7 +8,6 @@ use zoo_train::cli::attend::Attend;
 use zoo_train::{AttentionKind, AttentionMaps, AttentionRequest};
 use zoo_viz::{Part, browser};
 
-use crate::browser::browser;
 use crate::runs::*;
 
 // Device-dependent.

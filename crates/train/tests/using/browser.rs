@@ -2,7 +2,7 @@
 //! installed.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,17 @@ use serde_json::{Value, json};
 use crate::runs::*;
 use crate::serve::{Serve, folder};
 
+type Test = fn(&Runs, &Path);
+
 pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
     // The protocol uses file descriptors of a Unix shell.
-    let browser = browser().filter(|_| cfg!(unix));
-    let tests: [(&str, fn(&Runs, &Path)); 3] = [
+    let browser = zoo_viz::browser::find().filter(|_| cfg!(unix));
+    let tests: [(&str, Test); 3] = [
         ("serve_page_shows_runs_and_curves", shows_runs_and_curves),
         ("serve_page_uses_models", uses_models),
         ("serve_page_is_safe", is_safe),
     ];
-    let trial = |(name, test): (&str, fn(&Runs, &Path))| {
+    let trial = |(name, test): (&str, Test)| {
         let (runs, browser) = (runs.clone(), browser.clone());
         let is_ignored = browser.is_none();
         Trial::test(format!("browser::{name}"), move || {
@@ -30,15 +32,6 @@ pub(crate) fn trials(runs: &Runs) -> Vec<Trial> {
         .with_ignored_flag(is_ignored)
     };
     tests.map(trial).into()
-}
-
-pub(crate) fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .flat_map(|folder| {
-            ["chromium", "chromium-browser", "google-chrome"].map(|name| folder.join(name))
-        })
-        .find(|file| file.is_file())
 }
 
 /// A tab of a browser.
