@@ -10,7 +10,7 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::runs::*;
-use crate::serve::{Serve, folder};
+use crate::server::{Serve, folder};
 
 type Test = fn(&Runs, &Path);
 

@@ -16,6 +16,7 @@ mod program;
 mod refusals;
 mod runs;
 mod serve;
+mod server;
 #[path = "../shared/mod.rs"]
 mod shared;
 
