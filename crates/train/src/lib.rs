@@ -33,6 +33,7 @@ mod out;
 mod queries;
 mod report;
 mod run;
+mod serve;
 mod task;
 mod trained;
 mod training;

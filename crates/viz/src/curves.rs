@@ -44,9 +44,14 @@ const MAX_POINTS: usize = 160;
 const MAX_MARKERS: usize = 40;
 
 impl Curves {
-    /// Draws the curves in one plot. Long curves are averaged over neighbouring points, with a band
-    /// from minimum to maximum.
+    /// Draws the curves in one plot.
     pub fn to_svg(&self) -> String {
+        self.to_plot().to_svg()
+    }
+
+    /// The curves in one plot. Long curves are averaged over neighbouring points, with a band from
+    /// minimum to maximum.
+    pub fn to_plot(&self) -> Plot {
         let y = Axis {
             title: self.title.clone(),
             scale: self.scale,
@@ -71,7 +76,6 @@ impl Curves {
             lines: lines.map(|(i, curve)| self.line(i, curve)).collect(),
             empty_message: "no data",
         }
-        .to_svg()
     }
 
     fn line(&self, i: usize, curve: &Curve) -> Line {

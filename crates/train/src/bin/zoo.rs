@@ -80,6 +80,11 @@ enum Command {
     ))]
     Runs(cli::runs::Runs),
     #[command(after_help = examples!(
+        "zoo serve",
+        "zoo serve runs --port 8080 --open",
+    ))]
+    Serve(cli::serve::Serve),
+    #[command(after_help = examples!(
         "zoo mechanisms",
         "zoo mechanisms sliding-window",
     ))]
@@ -106,6 +111,7 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(out),
         Command::New(new) => new.run(out),
         Command::Runs(runs) => runs.run(out),
+        Command::Serve(serve) => serve.run(out),
         Command::Mechanisms(mechanisms) => mechanisms.run(out),
         Command::Completions(completions) => completions.run(Zoo::command(), out),
     };

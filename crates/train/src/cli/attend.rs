@@ -161,8 +161,8 @@ impl Command for Attend {
 /// Time after which a browser is taken to be open.
 const OPENING: Duration = Duration::from_secs(2);
 
-/// Opens a page with the program that the system uses for it.
-fn open_page(page: &Path) -> Result<()> {
+/// Opens a page or an address with the program that the system uses for it.
+pub(super) fn open_page(page: &Path) -> Result<()> {
     let (program, arguments): (&str, &[&str]) = match std::env::consts::OS {
         "macos" => ("open", &[]),
         // A window title has to come before the file.

@@ -1,11 +1,13 @@
 //! Decoding flags, which override the config's `[decoding]` section.
 
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use zoo_models::{GenerateConfig, Strategy};
 
 use crate::{Result, TrainError};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum StrategyArg {
     /// Take the most likely token at every step
     Greedy,
@@ -15,9 +17,10 @@ enum StrategyArg {
     Sample,
 }
 
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[command(next_help_heading = "Decoding (default: the run's [decoding] section)")]
-pub(super) struct DecodingArgs {
+pub(crate) struct DecodingArgs {
     /// Decode with this strategy
     #[arg(long, value_enum, value_name = "STRATEGY")]
     strategy: Option<StrategyArg>,
@@ -57,7 +60,7 @@ pub(super) struct DecodingArgs {
 
 impl DecodingArgs {
     /// Applies the flags to a config, for a vocabulary of this size.
-    pub(super) fn apply(&self, config: &mut GenerateConfig, vocabulary: usize) -> Result<()> {
+    pub(crate) fn apply(&self, config: &mut GenerateConfig, vocabulary: usize) -> Result<()> {
         let strategy = self.apply_strategy(config.strategy);
         config.strategy = strategy
             .map_err(|reason| TrainError::Refused(format!("{reason}\n  help: omit one of them")))?;

@@ -10,6 +10,8 @@ use zoo_models::{GenerateConfig, GeneratedSequence, Gpt, Stop, Strategy, generat
 use super::decoding::DecodingArgs;
 use super::{Command, RunArgs, print, print_error_line};
 use crate::generate::generate_config;
+use crate::task::LanguageModelling;
+use crate::trained::TrainedTask;
 use crate::unknown::UnknownNotes;
 use crate::{Result, TrainError};
 
@@ -39,7 +41,7 @@ impl Command for Generate {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.run.open()?;
         let generator = trained.generator()?;
-        let (model, tokenizer) = (&generator.model, &generator.task.tokenizer);
+        let tokenizer = &generator.task.tokenizer;
         let mut config = generate_config(&trained.config)?;
         self.decoding.apply(&mut config, tokenizer.vocab_size())?;
         if self.count > 1 && !matches!(config.strategy, Strategy::Sample { .. }) {
@@ -50,51 +52,70 @@ impl Command for Generate {
                 count = self.count
             )));
         }
-        if let Some(prompt) = &self.prompt {
+        let prompt = self.prompt.as_deref();
+        if let Some(prompt) = prompt {
             let note = &mut |note: &str| print_error_line(note);
             UnknownNotes::default().report(tokenizer, &[prompt], note)?;
         }
-        let prompt = tokenizer.encode(self.prompt.as_deref().unwrap_or("\n"))?;
-        if prompt.is_empty() {
-            return Err(TrainError::Refused(match self.prompt {
-                Some(prompt) => {
-                    format!(
-                        "--prompt {prompt:?} is empty after tokenization\n  help: use another prompt"
-                    )
-                }
-                None => "a newline has no tokens in this run's vocabulary\n  help: set --prompt"
-                    .to_owned(),
-            }));
-        }
-        // Beam search finds all texts at once; after the context is full, each has one continuation.
-        let mut hypotheses = vec![].into_iter();
-        if let Strategy::Beam { .. } = config.strategy {
-            let state = model.start(1).map_err(TrainError::model("decoding"))?;
-            let found = generate(model, state, &[&prompt], &config);
-            let found = found.map_err(TrainError::model("--prompt"))?;
-            hypotheses = found.concat().into_iter();
-        }
-        if let Strategy::Beam { n_best, .. } = &mut config.strategy {
-            *n_best = 1;
-        }
-        for index in 0..self.count.max(hypotheses.len() as u64) {
-            if index > 0 {
-                print(out, "\n---\n")?;
-            }
-            let text = tokenizer.decode(&prompt)?;
-            let stream = TextStream {
-                tokenizer,
-                ids: prompt.clone(),
-                // The default prompt is not printed.
-                printed: self.prompt.as_ref().map_or(text.len(), |_| 0),
-                text,
-            };
-            stream.generate(model, &config, hypotheses.next(), out)?;
-            print(out, "\n")?;
-            config.seed = config.seed.wrapping_add(1);
-        }
-        Ok(())
+        let emit = &mut |text: &str| print(out, text);
+        generate_texts(generator, prompt, self.count, &config, emit)
     }
+}
+
+/// Receives pieces of text as they are generated.
+type Emit<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
+
+/// Generates `count` samples or the best texts of beam search, separated by a line `---`.
+pub(crate) fn generate_texts(
+    generator: &TrainedTask<LanguageModelling>,
+    prompt: Option<&str>,
+    count: u64,
+    config: &GenerateConfig,
+    emit: Emit<'_>,
+) -> Result<()> {
+    let (model, tokenizer) = (&generator.model, &generator.task.tokenizer);
+    let mut config = config.clone();
+    let ids = tokenizer.encode(prompt.unwrap_or("\n"))?;
+    if ids.is_empty() {
+        return Err(TrainError::Refused(match prompt {
+            Some(prompt) => {
+                format!(
+                    "--prompt {prompt:?} is empty after tokenization\n  help: use another prompt"
+                )
+            }
+            None => {
+                "a newline has no tokens in this run's vocabulary\n  help: set --prompt".to_owned()
+            }
+        }));
+    }
+    // Beam search finds all texts at once; after the context is full, each has one continuation.
+    let mut hypotheses = vec![].into_iter();
+    if let Strategy::Beam { .. } = config.strategy {
+        let state = model.start(1).map_err(TrainError::model("decoding"))?;
+        let found = generate(model, state, &[&ids], &config);
+        let found = found.map_err(TrainError::model("--prompt"))?;
+        hypotheses = found.concat().into_iter();
+    }
+    if let Strategy::Beam { n_best, .. } = &mut config.strategy {
+        *n_best = 1;
+    }
+    for index in 0..count.max(hypotheses.len() as u64) {
+        if index > 0 {
+            emit("\n---\n")?;
+        }
+        let text = tokenizer.decode(&ids)?;
+        let stream = TextStream {
+            tokenizer,
+            ids: ids.clone(),
+            // The default prompt is not printed.
+            printed: prompt.map_or(text.len(), |_| 0),
+            text,
+        };
+        stream.generate(model, &config, hypotheses.next(), emit)?;
+        emit("\n")?;
+        config.seed = config.seed.wrapping_add(1);
+    }
+    Ok(())
 }
 
 /// The seed offset of the next window, far from the seeds of other texts.
@@ -115,19 +136,19 @@ impl TextStream<'_> {
         model: &Gpt,
         config: &GenerateConfig,
         mut first: Option<GeneratedSequence>,
-        out: &mut dyn Write,
+        emit: Emit<'_>,
     ) -> Result<()> {
-        self.print(out, false)?;
+        self.print(emit, false)?;
         let mut config = config.clone();
         let mut prompt = self.ids.clone();
         loop {
             let text = match first.take() {
                 Some(text) => {
                     let mut tokens = text.tokens.iter();
-                    tokens.try_for_each(|token| self.push(*token, out))?;
+                    tokens.try_for_each(|token| self.push(*token, emit))?;
                     Some(text)
                 }
-                None => self.generate_window(model, &prompt, &config, out)?,
+                None => self.generate_window(model, &prompt, &config, emit)?,
             };
             let Some(text) = text else {
                 break;
@@ -142,7 +163,7 @@ impl TextStream<'_> {
             prompt = self.ids[self.ids.len().saturating_sub(longest / 2)..].to_vec();
             config.seed = config.seed.wrapping_add(WINDOW_SEED);
         }
-        self.print(out, true)
+        self.print(emit, true)
     }
 
     /// Generates until the context is full.
@@ -151,13 +172,13 @@ impl TextStream<'_> {
         model: &Gpt,
         prompt: &[u32],
         config: &GenerateConfig,
-        out: &mut dyn Write,
+        emit: Emit<'_>,
     ) -> Result<Option<GeneratedSequence>> {
         let state = model.start(1).map_err(TrainError::model("decoding"))?;
         let mut failed = None;
         let generated = generate_streaming(model, state, &[prompt], config, |_, token| {
             if failed.is_none() {
-                failed = self.push(token, out).err();
+                failed = self.push(token, emit).err();
             }
         });
         let generated = generated.map_err(TrainError::model("--prompt"))?;
@@ -167,21 +188,21 @@ impl TextStream<'_> {
         }
     }
 
-    fn push(&mut self, token: u32, out: &mut dyn Write) -> Result<()> {
+    fn push(&mut self, token: u32, emit: Emit<'_>) -> Result<()> {
         self.ids.push(token);
         self.text = self.tokenizer.decode(&self.ids)?;
-        self.print(out, false)
+        self.print(emit, false)
     }
 
     /// Prints new text. An incomplete UTF-8 character is held back until the end.
-    fn print(&mut self, out: &mut dyn Write, is_end: bool) -> Result<()> {
+    fn print(&mut self, emit: Emit<'_>, is_end: bool) -> Result<()> {
         let end = if is_end {
             self.text.len()
         } else {
             self.text.trim_end_matches('\u{fffd}').len()
         };
         if let Some(new) = self.text.get(self.printed..end) {
-            print(out, new)?;
+            emit(new)?;
             self.printed = end;
         }
         Ok(())

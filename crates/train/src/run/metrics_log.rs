@@ -96,7 +96,7 @@ impl MetricsLog {
             curves.insert(0, curve(&self.rows, "training", "train", metric));
         }
         let path = self.folder.file(&format!("{name}.svg"));
-        write_atomic(&path, plot(name, metric, curves).as_bytes())
+        write_atomic(&path, plot(name, metric, curves).to_svg().as_bytes())
     }
 
     fn rows_of<'a>(&'a self, split: &'a str) -> impl Iterator<Item = &'a Row> {
@@ -133,9 +133,9 @@ pub(crate) fn curve(rows: &[Row], name: &str, split: &str, metric: Metric) -> Cu
     }
 }
 
-/// A plot of a metric as SVG.
-pub(crate) fn plot(title: &str, metric: Metric, curves: Vec<Curve>) -> String {
-    let curves = Curves {
+/// The curves of a metric.
+pub(crate) fn plot(title: &str, metric: Metric, curves: Vec<Curve>) -> Curves {
+    Curves {
         title: title.to_owned(),
         scale: if metric == Metric::Loss {
             Scale::Log
@@ -148,8 +148,7 @@ pub(crate) fn plot(title: &str, metric: Metric, curves: Vec<Curve>) -> String {
             Better::Higher
         },
         curves,
-    };
-    curves.to_svg()
+    }
 }
 
 /// All complete rows of a run; none if there are no metrics yet.

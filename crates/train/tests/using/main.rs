@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod attend;
+mod browser;
 mod evaluation;
 mod generation;
 mod hostile;
@@ -14,6 +15,8 @@ mod outputs;
 mod program;
 mod refusals;
 mod runs;
+mod serve;
+mod server;
 #[path = "../shared/mod.rs"]
 mod shared;
 
@@ -48,6 +51,8 @@ fn trials(runs: &Runs) -> Vec<Trial> {
         trials.extend(refusals::trials(runs));
         trials.extend(program::trials(runs));
         trials.extend(hostile::trials(runs));
+        trials.extend(serve::trials(runs));
+        trials.extend(browser::trials(runs));
     }
     trials
 }

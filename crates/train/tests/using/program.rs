@@ -37,8 +37,8 @@ fn text(bytes: &[u8]) -> String {
 
 fn every_command_has_help(_: &Runs) {
     let all = text(&zoo(&["--help"], "").stdout);
-    let commands = "train eval translate classify generate attend average inspect new runs mechanisms \
-                    completions";
+    let commands = "train eval translate classify generate attend average inspect new runs serve \
+                    mechanisms completions";
     for command in commands.split(' ') {
         has(&all, format!("\n  {command} "));
         let output = zoo(&[command, "--help"], "");

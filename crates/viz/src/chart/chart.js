@@ -62,6 +62,8 @@
     }
     // uPlot takes one list of x values, and a value or null of each line for each of them.
     const xs = [...new Set(data.lines.flatMap((line) => line.points.map(([x]) => x)))].sort((a, b) => a - b);
+    // uPlot would choose a range of its own for a single value.
+    if (xs.length === 1 && data.x.include !== null && data.x.include < xs[0]) xs.unshift(data.x.include);
     const column = (points, i) => { const values = new Map(points.map((point) => [point[0], point[i]])); return xs.map((x) => values.get(x) ?? null); };
     const columns = data.lines.map((line) => column(line.points, 1));
     const bands = [];
@@ -86,7 +88,8 @@
       if (include !== null) { min = Math.min(min, include); max = Math.max(max, include); }
       const pad = log ? (max / min) ** margin : (max - min) * margin;
       if (log) return min === max ? [min / 1.6, max * 1.6] : [min / pad, max * pad];
-      return min === max ? [min - 0.5, max + 0.5] : [min - pad, max + pad];
+      const half = Math.abs(min) / 10 || 0.5;
+      return min === max ? [min - half, max + half] : [min - pad, max + pad];
     };
     const scale = (axis) => ({ time: false, distr: axis.log ? 3 : 1, log: axis.log ?? 10, range: range(axis) });
     const axis = (from, extra) => ({
@@ -190,7 +193,11 @@
     return { chart, lines: data.lines };
   }
 
-  for (const group of document.querySelectorAll(".charts")) {
+  // Repaints the groups that are on the page, in the colours of the theme.
+  let groups = [];
+  dark.addEventListener("change", () => { for (const { paint, charts } of groups) { paint(); for (const { chart } of charts) chart.setData(chart.data, false); } });
+
+  function drawGroup(group) {
     const charts = [...group.querySelectorAll(".chart")].map(draw).filter(Boolean);
     const toggles = [...group.querySelectorAll(".chart-toggle")];
     const line = (name) => charts.flatMap(({ lines }) => lines).find((one) => one.name === name);
@@ -229,7 +236,16 @@
     const paint = () => {
       for (const button of toggles) { const one = line(button.dataset.name); if (one) button.querySelector(".chart-swatch").style.setProperty("--swatch", colour(one)); else button.hidden = true; }
     };
-    dark.addEventListener("change", () => { paint(); for (const { chart } of charts) chart.setData(chart.data, false); });
     paint();
+    groups.push({ group, paint, charts });
   }
+
+  // Also for charts that a page adds later.
+  window.drawCharts = (root) => {
+    const isShown = ({ group }) => group.isConnected;
+    for (const { charts } of groups.filter((it) => !isShown(it))) for (const { chart } of charts) chart.destroy();
+    groups = groups.filter(isShown);
+    for (const group of root.querySelectorAll(".charts")) drawGroup(group);
+  };
+  window.drawCharts(document);
 })();

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use zoo_config::{Config, Metric};
-use zoo_viz::escape;
 use zoo_viz::plot::{Axis, Line, Plot, Scale, Ticks};
-use zoo_viz::units::{count, number};
+use zoo_viz::units::{Unit, count};
+use zoo_viz::{Curves, escape};
 
+use super::TextCells;
+use super::parameters;
 use super::record::{RunContent, RunRecord};
-use super::{parameters, steps};
 use crate::report::format::{duration, metric_value};
 use crate::run::{TEST, curve, plot};
 
@@ -46,7 +47,8 @@ pub(in crate::cli) fn page(runs: &[RunContent], notes: &[String]) -> String {
         "Quality against cost",
         &quality_against_cost(runs),
     );
-    write_plots(&mut html, "Curves", &plots(runs));
+    let curves: Vec<String> = plots(runs).iter().map(Curves::to_svg).collect();
+    write_plots(&mut html, "Curves", &curves);
     html.push_str("<h2>Config differences</h2>\n");
     let rows = differences(runs);
     if rows.is_empty() {
@@ -108,18 +110,19 @@ fn final_values(runs: &[RunContent]) -> (Vec<String>, Vec<Vec<String>>) {
     let header = fixed.map(ToOwned::to_owned).chain(names).collect();
     let row = |run: &RunContent| {
         let record = &run.record;
-        let best = record.best.map_or("-".to_owned(), |best| {
-            let value = metric_value(best.metric, best.value);
-            format!("{} {value} at step {}", best.metric, count(best.step))
-        });
+        let text = TextCells::new(record);
+        let best = match record.best {
+            Some(best) => format!("{} at step {}", text.best, count(best.step)),
+            None => text.best,
+        };
         let mut cells = vec![
             record.run.clone(),
             record.model.to_owned(),
             record.mechanisms.join(", "),
             best,
-            steps(record),
-            duration(record.seconds),
-            parameters(record),
+            text.steps,
+            text.time,
+            text.parameters,
             record.state.name().to_owned(),
         ];
         cells.extend(columns.iter().map(|(split, metric)| {
@@ -131,8 +134,8 @@ fn final_values(runs: &[RunContent]) -> (Vec<String>, Vec<Vec<String>>) {
     (header, runs.iter().map(row).collect())
 }
 
-/// One SVG for each metric, with a curve for each run.
-fn plots(runs: &[RunContent]) -> Vec<String> {
+/// One plot for each metric, with a curve for each run.
+pub(crate) fn plots(runs: &[RunContent]) -> Vec<Curves> {
     let plot = |(name, split, metric): (&str, &str, Metric)| {
         let curves = runs
             .iter()
@@ -190,7 +193,7 @@ fn cost_plot(
         title: String::new(),
         scale: Scale::Linear,
         ticks: Ticks::Decimal,
-        label: number,
+        unit: Unit::Number,
         margin: 0.08,
         include: None,
     };

@@ -14,7 +14,8 @@ use zoo_config::{Metric, TEMPLATES, wrap};
 use zoo_spec::{Mechanism, Printable, UnknownName};
 use zoo_viz::units::count;
 
-use self::record::{RunContent, RunRecord};
+pub(crate) use self::compare::plots;
+pub(crate) use self::record::{RunContent, RunRecord};
 use super::terminal::{table, width};
 use super::{Command, print};
 use crate::files::write_output;
@@ -200,7 +201,7 @@ pub(super) fn by_quality(a: &RunRecord, b: &RunRecord) -> Ordering {
 }
 
 /// Runs in a folder and one level below, by name. The folder may be a run itself.
-pub(super) fn find(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+pub(crate) fn find(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     if !folder.is_dir() {
         return Err(TrainError::Refused(format!(
             "no folder {}\n  help: `zoo runs FOLDER` lists another folder; `zoo train CONFIG` \
@@ -247,12 +248,10 @@ fn subfolders(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
 }
 
 fn cells(run: &RunRecord) -> [String; 5] {
-    let best = match run.best {
-        Some(best) => {
-            let value = metric_value(best.metric, best.value);
-            format!("{} {value}\nat {}", best.metric, count(best.step))
-        }
-        None => "-".to_owned(),
+    let text = TextCells::new(run);
+    let best = match (text.best, run.best) {
+        (value, Some(best)) => format!("{value}\nat {}", count(best.step)),
+        (none, None) => none,
     };
     let attention = match run.mechanisms.as_slice() {
         [] => "-".to_owned(),
@@ -262,9 +261,34 @@ fn cells(run: &RunRecord) -> [String; 5] {
         run.run.clone(),
         format!("{}\n{attention}", run.model),
         best,
-        format!("{}\n{}", run.state.name(), steps(run)),
-        format!("{}\n{}", duration(run.seconds), parameters(run)),
+        format!("{}\n{}", run.state.name(), text.steps),
+        format!("{}\n{}", text.time, text.parameters),
     ]
+}
+
+/// The values of a run as text, for tables.
+#[derive(Debug, Serialize)]
+pub(crate) struct TextCells {
+    /// The best metric without its step, or `-`.
+    pub(crate) best: String,
+    pub(crate) steps: String,
+    pub(crate) time: String,
+    pub(crate) parameters: String,
+}
+
+impl TextCells {
+    pub(crate) fn new(run: &RunRecord) -> Self {
+        let best = run.best.map(|best| {
+            let value = metric_value(best.metric, best.value);
+            format!("{} {value}", best.metric)
+        });
+        Self {
+            best: best.unwrap_or_else(|| "-".to_owned()),
+            steps: steps(run),
+            time: duration(run.seconds),
+            parameters: parameters(run),
+        }
+    }
 }
 
 /// `500/2,000`, or `2,000` if all steps are done.

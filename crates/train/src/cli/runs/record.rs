@@ -11,12 +11,12 @@ use crate::{BestCheckpoint, Result, RunFolder};
 
 /// A run as shown in a list.
 #[derive(Debug, Serialize)]
-pub(in crate::cli) struct RunRecord {
-    pub(in crate::cli) run: String,
-    pub(in crate::cli) model: &'static str,
-    pub(in crate::cli) mechanisms: Vec<&'static str>,
-    pub(in crate::cli) best: Option<Best>,
-    pub(in crate::cli) steps_done: usize,
+pub(crate) struct RunRecord {
+    pub(crate) run: String,
+    pub(crate) model: &'static str,
+    pub(crate) mechanisms: Vec<&'static str>,
+    pub(crate) best: Option<Best>,
+    pub(crate) steps_done: usize,
     /// The number of steps of a complete run, if it is known.
     pub(in crate::cli) steps: Option<usize>,
     /// Training time.
@@ -28,15 +28,15 @@ pub(in crate::cli) struct RunRecord {
 
 /// The best validation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(in crate::cli) struct Best {
-    pub(in crate::cli) metric: Metric,
-    pub(in crate::cli) value: f64,
-    pub(in crate::cli) step: usize,
+pub(crate) struct Best {
+    pub(crate) metric: Metric,
+    pub(crate) value: f64,
+    pub(crate) step: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::cli) enum State {
+pub(crate) enum State {
     Finished,
     Interrupted,
     Running,
@@ -57,15 +57,15 @@ impl State {
 
 /// The content of a run folder.
 #[derive(Debug)]
-pub(in crate::cli) struct RunContent {
-    pub(in crate::cli) record: RunRecord,
-    pub(in crate::cli) config: Config,
-    pub(in crate::cli) rows: Vec<Row>,
+pub(crate) struct RunContent {
+    pub(crate) record: RunRecord,
+    pub(crate) config: Config,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl RunContent {
     /// Reads a run. `best` is the best validation by this metric, or by the run's own.
-    pub(in crate::cli) fn read(name: &str, path: &Path, metric: Option<Metric>) -> Result<Self> {
+    pub(crate) fn read(name: &str, path: &Path, metric: Option<Metric>) -> Result<Self> {
         let folder = RunFolder::open(path)?;
         let config = folder.config()?;
         let metadata = folder.metadata()?;
