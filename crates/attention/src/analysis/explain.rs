@@ -24,7 +24,7 @@ use crate::{AttentionOptions, AttentionShape};
 /// The attention weights of the queries `rows`, for any mechanism.
 ///
 /// For softmax and [`linear`](crate::mechanisms::linear::linear()) attention they sum to one, or to zero for a fully
-/// masked query. For [`retention`](crate::mechanisms::retention::retention) and [`local-p`](crate::mechanisms::local_p::local_predictive_weights) they
+/// masked query. For [`retention`](crate::mechanisms::retention::retention) and [`local-p`](crate::mechanisms::local_p::local_predictive()) they
 /// are not normalised. Dropout is not applied. Parameters are initialised as in
 /// [`attend`](crate::attend); for those of a module see
 /// [`MultiHeadAttention::explain`](crate::MultiHeadAttention::explain). The weights are
