@@ -117,6 +117,10 @@ fn record<B: TiledForward + TiledBackward, C: CheckpointStrategy, const PARENTS:
         .stateful()
     {
         OpsKind::Tracked(mut prep) => {
+            let settings = TiledSettings {
+                is_tracked: true,
+                ..settings
+            };
             let nodes = tensors.each_ref().map(|tensor| prep.checkpoint(tensor));
             let inputs = Inputs::new(into_primitives(tensors), mask.clone(), extras.clone());
             let (context, log_sum_exp, stats) = B::tiled_forward(inputs, settings.clone());

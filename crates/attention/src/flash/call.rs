@@ -45,6 +45,8 @@ pub(crate) struct TiledSettings {
     pub(crate) program: Program,
     /// Index of the first head of the tensors among the heads of the call.
     pub(crate) first_head: usize,
+    /// Whether statistics are saved that only the backward pass needs.
+    pub(crate) is_tracked: bool,
     /// A function of the scaled dot products, before all other options.
     pub(crate) score_mod: Option<ScoreMod>,
     /// Use the tile loops even where there are GPU kernels. For tests that compare the two.
@@ -70,6 +72,7 @@ impl TiledSettings {
             assume_finite: false,
             program: Program::Softmax,
             first_head: 0,
+            is_tracked: false,
             score_mod: None,
             is_portable: false,
         }
@@ -87,7 +90,8 @@ pub(crate) enum Program {
     Additive,
     /// Softmax of scaled dot products over the keys within `window` of a position, multiplied by
     /// `exp(-2 (key - position)² / window²)`. The parameter is the position of each query,
-    /// `[batch, heads, seq_q, 1]`.
+    /// `[batch, heads, seq_q, 1]`. For the CPU kernels it may have a second column, the last key
+    /// that the query may attend to: then queries can be in any order.
     Gaussian { window: f32 },
     /// The sigmoid of scaled dot products, without normalisation.
     Sigmoid,
@@ -174,7 +178,7 @@ pub(crate) struct Saved<B: Backend> {
     /// `exp(score - maximum)`, which is zero for a fully masked row. The log-sum-exp alone would
     /// have no precision left for the sum if scores are large. The maximum is in units of log 2
     /// on the CPU and in natural units elsewhere. [`Program::Hard`] appends the index of the
-    /// selected key and, if it is sampled, the context of the soft weights.
+    /// selected key and, if it is sampled in training, the context of the soft weights.
     pub(crate) stats: FloatTensor<B>,
 }
 

@@ -150,6 +150,7 @@ fn with_call<B: Host, R>(
         parameter: parameter.as_deref().unwrap_or_default(),
         score_mod: settings.score_mod.as_ref(),
         first_head: settings.first_head,
+        is_tracked: settings.is_tracked,
         query: &B::elements(query),
         key: Heads {
             values: &key,

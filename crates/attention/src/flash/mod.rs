@@ -144,13 +144,13 @@ pub(crate) fn flash_with_program(
     options: &AttentionOptions,
     program: Program,
     parameter: Option<Tensor<4>>,
-) -> Tensor<4> {
+) -> FlashOutput {
     let extension = Extension {
         program,
         parameter,
         ..Extension::default()
     };
-    run(op, tensors, options, extension).context
+    run(op, tensors, options, extension)
 }
 
 /// Arguments of a call besides the public options.
@@ -348,6 +348,7 @@ fn prepare(
         assume_finite: options.assume_finite,
         program: extension.program,
         first_head: extension.first_head,
+        is_tracked: false,
         score_mod: options.score_mod.clone(),
         is_portable: false,
     };

@@ -24,5 +24,5 @@ pub fn sigmoid_attention(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     let op = "sigmoid attention";
-    flash_with_program(op, [query, key, value], options, Program::Sigmoid, None)
+    flash_with_program(op, [query, key, value], options, Program::Sigmoid, None).context
 }

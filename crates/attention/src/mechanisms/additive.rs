@@ -72,7 +72,7 @@ pub fn additive(
     let parameter = vector.reshape([1, shape.heads, 1, shape.d_head]);
     let options = options.clone().with_scale(options.scale.unwrap_or(1.0));
     let tensors = [query, key, value];
-    flash_with_program(op, tensors, &options, Program::Additive, Some(parameter))
+    flash_with_program(op, tensors, &options, Program::Additive, Some(parameter)).context
 }
 
 /// [`additive`] that materialises its weights and returns them, too.

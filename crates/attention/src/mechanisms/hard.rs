@@ -88,7 +88,7 @@ pub fn hard(
             HardSelection::Sampled { .. } => [query, key],
         };
         let tensors = [query, key, value];
-        return flash_with_program(OP, tensors, options, Program::Hard(selection), None);
+        return flash_with_program(OP, tensors, options, Program::Hard(selection), None).context;
     }
     hard_with_weights(query, key, value, selection, options).context
 }

@@ -10,6 +10,7 @@
 //! ```
 
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor, TensorData};
+use zoo_kernels::is_on_host;
 use zoo_spec::LocalP;
 
 use super::{
@@ -20,6 +21,7 @@ use crate::analysis::weights::WeightFunction;
 use crate::flash::{Program, flash_with_program};
 use crate::mechanisms::multiplicative::project_query;
 use crate::mechanisms::standard::{attend_with_weights, isolated_scores, softmax};
+use crate::pattern::rule::query_position;
 use crate::precision::{check_parameter, widen};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
@@ -83,7 +85,112 @@ pub fn local_predictive(
     let program = Program::Gaussian {
         window: window as f32,
     };
-    flash_with_program(OP, [query, key, value], options, program, Some(positions))
+    match order_independent(options) {
+        Some(order) if is_on_host(&query) && shape.seq_q > 64 => {
+            let options = options.clone().with_pattern(order.pattern);
+            let queries = SortedQueries::new(&positions, &shape);
+            let last_keys = queries.last_keys(order.is_causal, &shape, &positions);
+            let parameter = Tensor::cat(vec![queries.sort(positions), last_keys], 3);
+            let tensors = [queries.sort(query), key, value];
+            let output = flash_with_program(OP, tensors, &options, program, Some(parameter));
+            queries.unsort(output.context)
+        }
+        _ => {
+            let tensors = [query, key, value];
+            flash_with_program(OP, tensors, options, program, Some(positions)).context
+        }
+    }
+}
+
+/// A pattern whose only dependence on the order of queries is causal.
+struct OrderIndependent {
+    is_causal: bool,
+    /// The other masks.
+    pattern: Pattern,
+}
+
+/// The pattern of the options without causality, if queries can be computed in any order.
+fn order_independent(options: &AttentionOptions) -> Option<OrderIndependent> {
+    let has_positions = options.alibi.is_some()
+        || options.bias.is_some()
+        || options.dropout.is_some()
+        || options.score_mod.is_some();
+    if has_positions {
+        return None;
+    }
+    split_causal(&options.pattern)
+}
+
+fn split_causal(pattern: &Pattern) -> Option<OrderIndependent> {
+    let (is_causal, pattern) = match pattern {
+        Pattern::Full => (false, Pattern::Full),
+        Pattern::Causal => (true, Pattern::Full),
+        Pattern::KeyLengths(_) | Pattern::KeyPadding(_) => (false, pattern.clone()),
+        Pattern::And(a, b) => {
+            let [a, b] = [split_causal(a)?, split_causal(b)?];
+            let pattern = match (a.pattern, b.pattern) {
+                (Pattern::Full, other) | (other, Pattern::Full) => other,
+                (a, b) => a.and(b),
+            };
+            (a.is_causal || b.is_causal, pattern)
+        }
+        _ => return None,
+    };
+    Some(OrderIndependent { is_causal, pattern })
+}
+
+/// The queries of each head in the order of their positions, so that the windows of neighbouring
+/// queries overlap and most tiles of keys are skipped.
+struct SortedQueries {
+    /// For each sorted row, its row in `[batch, heads, seq_q]`.
+    order: Vec<i32>,
+    /// The inverse.
+    rank: Vec<i32>,
+}
+
+impl SortedQueries {
+    fn new(positions: &Tensor<4>, shape: &AttentionShape) -> Self {
+        let positions: Vec<f32> = positions.clone().detach().into_data().iter().collect();
+        let mut order: Vec<i32> = (0..positions.len() as i32).collect();
+        for head in order.chunks_exact_mut(shape.seq_q) {
+            head.sort_by(|&a, &b| positions[a as usize].total_cmp(&positions[b as usize]));
+        }
+        let mut rank = vec![0; order.len()];
+        for (sorted, &row) in order.iter().enumerate() {
+            rank[row as usize] = sorted as i32;
+        }
+        Self { order, rank }
+    }
+
+    fn sort(&self, tensor: Tensor<4>) -> Tensor<4> {
+        select_rows(tensor, &self.order)
+    }
+
+    fn unsort(&self, tensor: Tensor<4>) -> Tensor<4> {
+        select_rows(tensor, &self.rank)
+    }
+
+    /// The last key of each sorted query, `[batch, heads, seq_q, 1]`.
+    fn last_keys(&self, is_causal: bool, shape: &AttentionShape, like: &Tensor<4>) -> Tensor<4> {
+        let last = |&row: &i32| match is_causal {
+            true => query_position(shape, row as usize % shape.seq_q) as f32,
+            false => shape.seq_k as f32,
+        };
+        let values: Vec<f32> = self.order.iter().map(last).collect();
+        let values = TensorData::new(values, like.dims());
+        Tensor::from_data(values, (&like.device(), like.dtype()))
+    }
+}
+
+/// Rows of `[batch, heads, seq, width]` in another order.
+fn select_rows(tensor: Tensor<4>, rows: &[i32]) -> Tensor<4> {
+    let dims = tensor.dims();
+    let [batch, heads, seq, width] = dims;
+    let rows = Tensor::<1, Int>::from_ints(rows, &tensor.device());
+    tensor
+        .reshape([batch * heads * seq, width])
+        .select(0, rows)
+        .reshape(dims)
 }
 
 /// [`local_predictive`] that materialises its weights and returns them, too.
@@ -135,13 +242,30 @@ fn predict(
     assert!(window > 0, "{OP}: a window must be at least 1, got 0");
     check_parameter(OP, "vector", &vector, shape, query.dtype());
     let vector = widen(vector.reshape([1, shape.heads, 1, shape.d_head]));
-    let hidden = project_query(OP, query.clone(), matrix, shape).tanh() * vector; // [batch, heads, seq_q, d_head]
+    let projected = project_query(OP, query.clone(), matrix, shape); // [batch, heads, seq_q, d_head]
+    let score = if is_on_host(query) {
+        score_of_zero_key(projected, vector)
+    } else {
+        (projected.tanh() * vector).sum_dim(3)
+    }; // [batch, heads, seq_q, 1]
     // sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow.
-    let fraction = hidden.sum_dim(3).mul_scalar(0.5).tanh().add_scalar(1.0); // [batch, heads, seq_q, 1]
+    let fraction = score.mul_scalar(0.5).tanh().add_scalar(1.0);
     match num_keys(&options.pattern, OP, shape, &fraction) {
         Some(keys) => fraction * keys.mul_scalar(0.5),
         None => fraction.mul_scalar(0.5 * shape.seq_k as f64),
     }
+}
+
+/// `vector · tanh(query)` by the kernels of additive attention: the score of a key of zeros, which is
+/// the log-sum-exp of the scores if there is no other key.
+fn score_of_zero_key(query: Tensor<4>, vector: Tensor<4>) -> Tensor<4> {
+    let [batch, heads, _, d_head] = query.dims();
+    let options = (&query.device(), query.dtype());
+    let key = Tensor::zeros([batch, heads, 1, d_head], options);
+    let value = Tensor::zeros([batch, heads, 1, 1], options);
+    let options = AttentionOptions::new().with_scale(1.0);
+    let tensors = [query, key, value];
+    flash_with_program(OP, tensors, &options, Program::Additive, Some(vector)).log_sum_exp
 }
 
 /// The number of keys of each example up to the last valid one, `[batch, 1, 1, 1]` on the device of

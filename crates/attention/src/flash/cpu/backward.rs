@@ -244,8 +244,11 @@ unsafe fn backward_part<S: Simd>(
                 }
             }
             Program::Gaussian { .. } => {
-                let into = &mut grads.d_parameter[written..][..count];
-                into.copy_from_slice(&buffers.d_positions[..count]);
+                let columns = call.position_columns();
+                let into = &mut grads.d_parameter[written * columns..][..count * columns];
+                for (row, d) in into.chunks_exact_mut(columns).zip(&buffers.d_positions) {
+                    row[0] = *d;
+                }
             }
             Program::Softmax | Program::Sigmoid | Program::Hard(_) => {}
         }

@@ -32,6 +32,8 @@ pub(crate) struct Call<'a> {
     pub(crate) score_mod: Option<&'a ScoreMod>,
     /// Index of the first head of the tensors among the heads of the call.
     pub(crate) first_head: usize,
+    /// Whether there will be a backward pass.
+    pub(crate) is_tracked: bool,
     /// `[batch, heads, seq_q, d_head]`
     pub(crate) query: &'a [f32],
     /// `[batch, kv_heads, seq_k, d_head]`
@@ -75,10 +77,18 @@ impl Call<'_> {
     pub(super) fn positions(&self, first: usize, count: usize) -> Option<Positions> {
         match self.program {
             Program::Gaussian { window } => {
-                Some(Positions::new(&self.parameter[first..][..count], window))
+                let columns = self.position_columns();
+                let rows = &self.parameter[first * columns..][..count * columns];
+                Some(Positions::new(rows, columns, window))
             }
             Program::Softmax | Program::Additive | Program::Sigmoid | Program::Hard(_) => None,
         }
+    }
+
+    /// Columns of the positions: 2 if queries are sorted by them.
+    pub(super) fn position_columns(&self) -> usize {
+        let shape = &self.shape;
+        self.parameter.len() / (shape.batch * shape.heads * shape.seq_q)
     }
 
     /// The factor of the dot products in units of log 2. MLP scores are scaled after the sum.
@@ -99,8 +109,10 @@ impl Call<'_> {
     /// Statistics of each row.
     pub(super) fn stats_width(&self) -> usize {
         match self.program {
-            Program::Hard(HardSelection::Best) => STATS + 1,
-            Program::Hard(HardSelection::Sampled { .. }) => STATS + 1 + self.shape.d_value,
+            Program::Hard(HardSelection::Sampled { .. }) if self.is_tracked => {
+                STATS + 1 + self.shape.d_value
+            }
+            Program::Hard(_) => STATS + 1,
             Program::Softmax | Program::Additive | Program::Gaussian { .. } | Program::Sigmoid => {
                 STATS
             }

@@ -148,11 +148,12 @@ unsafe fn forward_tile<S: Simd>(
                 }
                 selection.update::<S>(&tile, scores);
                 match hard {
-                    HardSelection::Best => continue,
-                    HardSelection::Sampled { temperature, .. } => {
+                    HardSelection::Sampled { temperature, .. } if call.is_tracked => {
                         let factor = [1.0 / temperature as f32; QUERIES];
                         scale_columns::<S>(&mut scores[..count * QUERIES], &factor);
                     }
+                    // No soft weights.
+                    HardSelection::Best | HardSelection::Sampled { .. } => continue,
                 }
             }
             if call.program == Program::Sigmoid {

@@ -11,25 +11,40 @@ use super::kernel::QUERIES;
 pub(super) struct Positions {
     /// Padded with the last.
     values: [f32; QUERIES],
+    /// The last key that each query may attend to, if queries are sorted by position and attention
+    /// is causal.
+    last_keys: Option<[f32; QUERIES]>,
     window: f32,
 }
 
 impl Positions {
-    /// The positions of up to [`QUERIES`] queries.
-    pub(super) fn new(positions: &[f32], window: f32) -> Self {
-        let last = positions.last().copied().unwrap_or_default();
-        let mut values = [last; QUERIES];
-        values[..positions.len()].copy_from_slice(positions);
-        Self { values, window }
+    /// The positions of up to [`QUERIES`] queries, in rows of one or two columns: the position, and
+    /// the last key.
+    pub(super) fn new(rows: &[f32], columns: usize, window: f32) -> Self {
+        let column = |index: usize| {
+            let mut values = [0.0; QUERIES];
+            let last = rows.chunks_exact(columns).last();
+            values.fill(last.map_or(0.0, |row| row[index]));
+            for (into, row) in values.iter_mut().zip(rows.chunks_exact(columns)) {
+                *into = row[index];
+            }
+            values
+        };
+        Self {
+            values: column(0),
+            last_keys: (columns > 1).then(|| column(1)),
+            window,
+        }
     }
 
     /// Whether all windows exclude these keys.
     pub(super) fn exclude(&self, keys: &Range<usize>) -> bool {
         let (first, last) = (keys.start as f32, (keys.end - 1) as f32);
         let mut is_any_visible = false;
-        for position in self.values {
+        for (i, position) in self.values.into_iter().enumerate() {
             let is_outside = first - position > self.window || position - last > self.window;
-            is_any_visible |= !is_outside;
+            let is_later = self.last_keys.is_some_and(|keys| first > keys[i]);
+            is_any_visible |= !is_outside && !is_later;
         }
         !is_any_visible
     }
@@ -62,8 +77,12 @@ impl Positions {
                     let offset = row * QUERIES + lanes;
                     let score = scores.as_mut_ptr().add(offset);
                     // A position that is NaN masks nothing; its factors are NaN.
-                    let is_outside = S::gt(abs, window);
-                    S::store(score, S::select(is_outside, masked, S::load(score)));
+                    let mut is_masked = S::gt(abs, window);
+                    if let Some(last_keys) = &self.last_keys {
+                        let last = S::load(last_keys.as_ptr().add(lanes));
+                        is_masked |= S::gt(S::splat(key as f32), last);
+                    }
+                    S::store(score, S::select(is_masked, masked, S::load(score)));
                     let factor = S::exp2(S::mul(exponent, S::mul(distance, distance)));
                     let into = factors.as_mut_ptr().add(offset);
                     let factor = match accumulate {

@@ -100,9 +100,9 @@ pub(crate) fn gumbel(bits: u32) -> f32 {
     } else {
         (mantissa - 1.0, exponent)
     };
-    let exponential = -(ln_1p(f) + exponent * LN_2);
+    let exponential = -exponent.mul_add(LN_2, ln_1p(f));
     let (mantissa, exponent) = split(exponential);
-    -(ln_1p(mantissa - 1.0) + exponent * LN_2)
+    -exponent.mul_add(LN_2, ln_1p(mantissa - 1.0))
 }
 
 /// A positive number as `mantissa · 2^exponent` with a mantissa from `sqrt(1/2)` to `sqrt(2)`.
@@ -133,10 +133,10 @@ fn ln_1p(x: f32) -> f32 {
     ];
     let mut sum = POLYNOMIAL[0];
     for coefficient in &POLYNOMIAL[1..] {
-        sum = sum * x + coefficient;
+        sum = sum.mul_add(x, *coefficient);
     }
     let square = x * x;
-    x - 0.5 * square + square * x * sum
+    (square * x).mul_add(sum, square.mul_add(-0.5, x))
 }
 
 #[cfg(test)]

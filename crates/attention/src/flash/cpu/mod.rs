@@ -210,7 +210,7 @@ pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>
 fn parameter_len(call: &Call<'_>, queries: usize) -> usize {
     match call.program {
         Program::Additive => call.shape.group() * call.shape.d_head,
-        Program::Gaussian { .. } => queries,
+        Program::Gaussian { .. } => queries * call.position_columns(),
         Program::Softmax | Program::Sigmoid | Program::Hard(_) => 0,
     }
 }
