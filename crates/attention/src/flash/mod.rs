@@ -73,9 +73,9 @@ use self::ops::TiledForward;
 pub(crate) use self::portable::additive;
 pub use self::sigmoid::sigmoid_attention;
 pub use self::sink::flash_with_sink;
-use crate::AttentionOptions;
 use crate::pattern::rule::Rule;
 use crate::precision::widened;
+use crate::{AttentionOptions, Pattern};
 
 /// Flash attention: exact softmax attention without materialising the attention weights.
 ///
@@ -182,10 +182,48 @@ fn run(
     extension: Extension,
 ) -> FlashOutput {
     if options.pattern.depends_on_head() {
-        return per_head(op, [query, key, value], options, &extension);
+        let tensors = [query, key, value];
+        return match heads_in_batch(op, &tensors, options, &extension) {
+            Some(pattern) => {
+                let [batch, heads, seq_q, _] = tensors[0].dims();
+                let tensors = tensors.map(|tensor| {
+                    let [batch, heads, seq, width] = tensor.dims();
+                    tensor.reshape([batch * heads, 1, seq, width])
+                });
+                let options = options.clone().with_pattern(pattern);
+                let output = run(op, tensors, &options, extension);
+                let [.., d_value] = output.context.dims();
+                FlashOutput {
+                    context: output.context.reshape([batch, heads, seq_q, d_value]),
+                    log_sum_exp: output.log_sum_exp.reshape([batch, heads, seq_q, 1]),
+                }
+            }
+            None => per_head(op, tensors, options, &extension),
+        };
     }
     let prepared = prepare(op, [&query, &key, &value], options, &extension);
     compute([query, key, value], options, prepared, extension.parameter)
+}
+
+/// The pattern with heads as part of the batch dimension, if nothing else depends on the head and
+/// each head has its own keys and values.
+fn heads_in_batch(
+    op: &str,
+    [query, key, value]: &[Tensor<4>; 3],
+    options: &AttentionOptions,
+    extension: &Extension,
+) -> Option<Pattern> {
+    let shape = options.check_call(op, [query, key, value]);
+    let depends_on_head = options.alibi.is_some()
+        || options.bias.is_some()
+        || options.dropout.is_some()
+        || options.score_mod.is_some()
+        || extension.parameter.is_some();
+    let is_sampled = matches!(extension.program, Program::Hard(_));
+    if depends_on_head || is_sampled || shape.group() > 1 {
+        return None;
+    }
+    options.pattern.with_heads_in_batch(shape.heads)
 }
 
 /// Computes each head separately, for a pattern that depends on the head.

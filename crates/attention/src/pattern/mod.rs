@@ -207,8 +207,7 @@ impl Pattern {
     /// [`from_fn`](Self::from_fn) with a function of the batch index, the query head, and the
     /// positions of query and key: PyTorch's `mask_mod`.
     ///
-    /// [`flash`](crate::flash()) computes each head separately, in O(n) memory; other mechanisms
-    /// materialise the mask. The function is called for every example and head to build a plan,
+    /// [`flash`](crate::flash()) computes it in O(n) memory; other mechanisms materialise the mask. The function is called for every example and head to build a plan,
     /// which is cached as for `from_fn`. Use `from_fn` for a function that depends on the
     /// positions only.
     ///

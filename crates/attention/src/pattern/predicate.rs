@@ -18,7 +18,19 @@ pub struct Predicate {
     /// The type of a closure without captures. All values of such a type are the same function.
     type_id: Option<TypeId>,
     /// The head, for a function that depends on it.
-    head: Option<usize>,
+    head: Head,
+}
+
+/// The head of a call of a function that depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// Each head has its own mask.
+    Each,
+    /// The tensors have a single head, which is this one.
+    Is(usize),
+    /// The tensors have a single head, and batch index `b` is head `b % heads` of the example
+    /// `b / heads`.
+    InBatch { heads: usize },
 }
 
 /// Ranges of more keys are reported as partial without being evaluated.
@@ -33,7 +45,7 @@ impl Predicate {
             function: Arc::new(move |_, _, query, key| is_visible(query, key)),
             is_per_head: false,
             type_id: type_without_captures::<F>(),
-            head: None,
+            head: Head::Each,
         }
     }
 
@@ -45,13 +57,13 @@ impl Predicate {
             function: Arc::new(is_visible),
             is_per_head: true,
             type_id: type_without_captures::<F>(),
-            head: None,
+            head: Head::Each,
         }
     }
 
     /// Whether heads may have different masks.
     pub(super) fn depends_on_head(&self) -> bool {
-        self.is_per_head && self.head.is_none()
+        self.is_per_head && self.head == Head::Each
     }
 
     /// Whether examples may have different masks.
@@ -61,13 +73,26 @@ impl Predicate {
 
     pub(super) fn at_head(&self, head: usize) -> Self {
         Self {
-            head: Some(head),
+            head: Head::Is(head),
+            ..self.clone()
+        }
+    }
+
+    /// The same function for tensors whose `heads` are part of the batch dimension.
+    pub(super) fn with_heads_in_batch(&self, heads: usize) -> Self {
+        Self {
+            head: Head::InBatch { heads },
             ..self.clone()
         }
     }
 
     pub(super) fn is_visible(&self, example: usize, query: i64, key: i64) -> bool {
-        (self.function)(example, self.head.unwrap_or(0), query, key)
+        let (example, head) = match self.head {
+            Head::Each => (example, 0),
+            Head::Is(head) => (example, head),
+            Head::InBatch { heads } => (example / heads, example % heads),
+        };
+        (self.function)(example, head, query, key)
     }
 
     pub(super) fn coverage(
@@ -91,7 +116,7 @@ impl Predicate {
     }
 
     /// What identifies the function: its type, or its address if it captures values.
-    fn identity(&self) -> (Option<TypeId>, Option<*const ()>, Option<usize>) {
+    fn identity(&self) -> (Option<TypeId>, Option<*const ()>, Head) {
         let address = self
             .type_id
             .is_none()

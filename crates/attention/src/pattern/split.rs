@@ -108,6 +108,41 @@ impl Pattern {
             | Self::Dense(_) => self.clone(),
         }
     }
+
+    /// The pattern for tensors whose `heads` are part of the batch dimension, unless it contains a
+    /// tensor.
+    pub(crate) fn with_heads_in_batch(&self, heads: usize) -> Option<Self> {
+        let repeated = |count: usize| (0..count * heads).map(move |index| index / heads);
+        Some(match self {
+            Self::Predicate(predicate) => Self::Predicate(predicate.with_heads_in_batch(heads)),
+            Self::And(a, b) => {
+                let [a, b] = [a, b].map(|part| part.with_heads_in_batch(heads));
+                a?.and(b?)
+            }
+            Self::Or(a, b) => {
+                let [a, b] = [a, b].map(|part| part.with_heads_in_batch(heads));
+                a?.or(b?)
+            }
+            Self::KeyLengths(lengths) => Self::key_lengths(
+                repeated(lengths.len())
+                    .map(|i| lengths[i])
+                    .collect::<Vec<_>>(),
+            ),
+            Self::Documents(ids) => {
+                Self::Documents(repeated(ids.len()).map(|i| ids[i].clone()).collect())
+            }
+            Self::KeyPadding(_) | Self::Dense(_) => return None,
+            Self::Full
+            | Self::Causal
+            | Self::Window { .. }
+            | Self::Block { .. }
+            | Self::Blocks { .. }
+            | Self::Strided { .. }
+            | Self::SummaryColumns { .. }
+            | Self::Monotonic { .. }
+            | Self::Global(_) => self.clone(),
+        })
+    }
 }
 
 /// An upper bound of sizes, larger than any sequence and small enough that adding positions does

@@ -177,6 +177,9 @@ pub(super) unsafe fn online_softmax<S: Simd>(
     }
 }
 
+/// Weights below two to this power are zero in the backward pass.
+const MIN_WEIGHT_EXPONENT: f32 = -64.0;
+
 /// Replaces scores by weights, `inverse · 2^(score - max)` in units of log 2, and the gradients of
 /// weights by those of scores: `scale · weight · (d_weight - delta)`.
 ///
@@ -195,6 +198,7 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
     // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
         let (scale, zero) = (S::splat(scale), S::splat(0.0));
+        let (lowest, none) = (S::splat(MIN_WEIGHT_EXPONENT), S::splat(f32::MIN));
         for lanes in (0..QUERIES).step_by(S::LANES) {
             let max = S::load(max.add(lanes));
             let inverse = S::load(inverse.add(lanes));
@@ -203,6 +207,8 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
                 let score = scores.add(key * QUERIES + lanes);
                 // No weight exceeds 1, even if a recomputed score is rounded differently.
                 let exponent = S::min(zero, S::sub(S::load(score), max));
+                // Products with smaller weights would be subnormal, which is a hundred times slower.
+                let exponent = S::select(S::gt(lowest, exponent), none, exponent);
                 let weight = S::mul(inverse, S::exp2(exponent));
                 S::store(score, weight);
                 let d_weight = d_weights.add(key * QUERIES + lanes);
