@@ -89,7 +89,7 @@ struct Events {
 }
 
 impl Events {
-    /// Sends a line. It is an error if nobody reads it.
+    /// Sends a line. It is an error if the receiver is gone.
     fn send(&self, event: &Event<'_>) -> Result<()> {
         // Plain data: serializing it cannot fail.
         let mut line = serde_json::to_vec(event).unwrap_or_default();

@@ -119,7 +119,7 @@ fn response(status: StatusCode, content: Content, body: ResponseBody) -> Respons
     response
 }
 
-/// Lines that are sent as they come. Dropping the body tells the sender that nobody reads them.
+/// Lines that are sent as they come. Dropping the body ends the sender.
 struct Lines(UnboundedReceiver<Bytes>);
 
 impl Body for Lines {

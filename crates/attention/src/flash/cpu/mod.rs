@@ -206,7 +206,7 @@ pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>
     [d_query, d_key, d_value, d_parameter]
 }
 
-/// The length of the parameter's gradient in a task with so many queries.
+/// The length of the parameter's gradient in a task with this number of queries.
 fn parameter_len(call: &Call<'_>, queries: usize) -> usize {
     match call.program {
         Program::Additive => call.shape.group() * call.shape.d_head,

@@ -32,7 +32,7 @@ pub(crate) struct Call<'a> {
     pub(crate) segments: usize,
 }
 
-/// Rows of heads of examples, in memory that nobody writes to while a slice of it is in use.
+/// Rows of heads of examples, in memory that is not written while a slice of it is in use.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads<'a> {
     start: *const f32,

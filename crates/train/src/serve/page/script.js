@@ -263,7 +263,7 @@ const events = {
     return element("div", { className: "class" }, element("span", { textContent: label }), bar);
   })),
   example: ({ text: content, reference }) => {
-    // A prompt leaves room in the context.
+    // A prompt leaves part of the context free.
     text.value = command() === "generate" ? content.slice(0, 40) : content;
     example = { text: text.value, reference };
     if (reference) events.note(`reference: ${reference}`);
