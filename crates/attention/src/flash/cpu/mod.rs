@@ -15,6 +15,7 @@ mod gaussian;
 mod hard;
 mod kernel;
 mod score;
+mod tile_gradients;
 
 use std::ops::Range;
 use std::sync::Arc;
