@@ -49,6 +49,15 @@ pub struct Translate {
 
 impl Command for Translate {
     fn run(self, out: &mut dyn Write) -> Result<()> {
+        if let (Some(file), Some(to)) = (&self.file, &self.to)
+            && let (Ok(input), Ok(output)) = (file.canonicalize(), to.canonicalize())
+            && input == output
+        {
+            let to = to.display();
+            return Err(TrainError::Refused(format!(
+                "--to {to} is the input and would be overwritten\n  help: choose another file"
+            )));
+        }
         let trained = self.run.open()?;
         let translator = trained.translator()?;
         let mut config = generate_config(&trained.config)?;

@@ -40,6 +40,15 @@ fn translate_writes_one_line_per_line(runs: &Runs) {
     let into = ["--file", &file, "--to", to.to_str().unwrap()];
     assert_eq!(translate(runs, &into), "");
     assert_eq!(std::fs::read_to_string(&to).unwrap(), all);
+    // The input is not overwritten.
+    let before = std::fs::read_to_string(&file).unwrap();
+    let args = ["--file", &file, "--to", &file];
+    let message = runs.run_err::<Translate>(Kind::Transformer, &args);
+    assert!(
+        message.contains("is the input and would be overwritten"),
+        "{message}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
 }
 
 fn translate_n_best_with_scores(runs: &Runs) {
