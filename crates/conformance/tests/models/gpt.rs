@@ -193,7 +193,8 @@ const TESTS: &[(&str, Test)] = &[
             "GPT of 2 layers, flash",
             "1000 x 8",
             "learned",
-            "2 x 8, 2 heads, flash, gelu-tanh 32, pre-norm",
+            "2 x 8, 2 heads, flash, gelu-tanh 32,",
+            "pre-norm",
             "tied to embedding",
         ];
         assert_contains_all(model.to_string(), &parts);

@@ -178,7 +178,7 @@ pub(super) unsafe fn online_softmax<S: Simd>(
 }
 
 /// Weights below two to this power are zero in the backward pass.
-const MIN_WEIGHT_EXPONENT: f32 = -64.0;
+const MIN_WEIGHT_EXPONENT: f32 = -96.0;
 
 /// Replaces scores by weights, `inverse · 2^(score - max)` in units of log 2, and the gradients of
 /// weights by those of scores: `scale · weight · (d_weight - delta)`.
