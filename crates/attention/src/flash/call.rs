@@ -45,7 +45,11 @@ pub(crate) struct TiledSettings {
     pub(crate) program: Program,
     /// Index of the first head of the tensors among the heads of the call.
     pub(crate) first_head: usize,
-    /// Whether statistics are saved that only the backward pass needs.
+    /// Whether statistics are saved that only the backward pass needs, by the CPU kernels.
+    #[cfg_attr(
+        not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+        allow(dead_code)
+    )]
     pub(crate) is_tracked: bool,
     /// A function of the scaled dot products, before all other options.
     pub(crate) score_mod: Option<ScoreMod>,
