@@ -269,7 +269,10 @@ fn check_relative_bias(problem: &Problem, mechanism: &MechanismConfig, device: &
     for (got, expected) in got.iter().zip(tensors.input_gradients(&gradients)) {
         must(tolerance.compare("input gradient", got, &expected));
     }
-    assert!(expected_table.iter().all(|d| *d != 0.0), "an empty bucket");
+    for (i, d) in expected_table.iter().enumerate() {
+        // The bucket of a distance of zero after the query is empty.
+        assert_eq!(*d == 0.0, i % 12 == 6, "element {i}");
+    }
     must(tolerance.compare("d_table", &d_table, &expected_table));
 }
 
