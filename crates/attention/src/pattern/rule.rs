@@ -268,18 +268,12 @@ impl Rule {
     ) -> u64 {
         assert!(queries.len() <= 64, "at most 64 queries fit into the bits");
         let all = u64::MAX.checked_shr(64 - queries.len() as u32).unwrap_or(0);
-        let bits = |is_visible: &dyn Fn(u32) -> bool| {
-            let bits = queries.iter().enumerate();
-            bits.fold(0, |all, (i, &query)| {
-                all | u64::from(is_visible(query)) << i
-            })
-        };
         match self {
             Self::Full => all,
             Self::Causal => {
                 // The first query that attends to the key.
                 let first = i64::from(key) - query_position(shape, 0);
-                bits(&|query| i64::from(query) >= first)
+                bits_of(queries, |query| i64::from(query) >= first)
             }
             Self::KeyLengths(lengths) if (key as usize) < lengths[example] => all,
             Self::KeyLengths(_) => 0,
@@ -294,7 +288,7 @@ impl Rule {
                     let (first, last) = (*first as usize, *last as usize);
                     all & rule.visible_queries(shape, example, first..last + 1, key as usize)
                 }
-                _ => bits(&|query| {
+                _ => bits_of(queries, |query| {
                     let query = query as usize..query as usize + 1;
                     rule.visible_queries(shape, example, query, key as usize) & 1 == 1
                 }),
@@ -323,6 +317,14 @@ impl Rule {
             }
         }
     }
+}
+
+/// A bit for each query that is visible.
+fn bits_of(queries: &[u32], is_visible: impl Fn(u32) -> bool) -> u64 {
+    let bits = queries.iter().enumerate();
+    bits.fold(0, |all, (i, &query)| {
+        all | u64::from(is_visible(query)) << i
+    })
 }
 
 /// The position of a query: the index of the key it is aligned with, aligned at the end.

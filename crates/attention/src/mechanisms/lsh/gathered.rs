@@ -3,6 +3,7 @@
 
 use burn::tensor::Tensor;
 use rayon::prelude::*;
+use zoo_kernels::cpu::dispatch;
 use zoo_spec::Lsh;
 
 use super::chunks::{Chunks, SortedSlots};
@@ -118,37 +119,53 @@ impl Head<'_> {
     /// For each key, a bit for each query at another position that attends to it, unless it did in
     /// an earlier round.
     fn visible(&self, queries: &[u32], keys: &[u32], earlier: &[SortedSlots]) -> Vec<u64> {
-        let mut positions = [u32::MAX; MAX_QUERIES];
-        positions[..queries.len()].copy_from_slice(queries);
+        let visible = |&key: &u32| self.visibility.visible_queries(self.head, queries, key);
+        let mut visible: Vec<u64> = keys.iter().map(visible).collect();
+        let mut of_queries = [u32::MAX; MAX_QUERIES];
+        of_queries[..queries.len()].copy_from_slice(queries);
+        mask_equal(&[of_queries], keys, &mut visible);
         // The chunk of each query in the earlier rounds, and the one before.
-        let chunks: Vec<[[u32; MAX_QUERIES]; 2]> = earlier
-            .iter()
-            .map(|sorted| {
-                let mut chunks = [[u32::MAX; MAX_QUERIES]; 2];
-                for (i, &query) in queries.iter().enumerate() {
-                    let own = sorted.chunk_of[query as usize];
-                    chunks[0][i] = own;
-                    chunks[1][i] = self.chunks.previous(own as usize) as u32;
-                }
-                chunks
-            })
-            .collect();
-        let visible = |&key: &u32| {
-            let mut is_masked = positions.map(|position| u8::from(position == key));
-            for (sorted, [own, previous]) in earlier.iter().zip(&chunks) {
-                let chunk = sorted.chunk_of[key as usize];
-                for (i, is_masked) in is_masked.iter_mut().enumerate() {
-                    *is_masked |= u8::from(own[i] == chunk) | u8::from(previous[i] == chunk);
-                }
+        let mut of_keys = vec![0; keys.len()];
+        for sorted in earlier {
+            let mut chunks = [[u32::MAX; MAX_QUERIES]; 2];
+            for (i, &query) in queries.iter().enumerate() {
+                let own = sorted.chunk_of[query as usize];
+                chunks[0][i] = own;
+                chunks[1][i] = self.chunks.previous(own as usize) as u32;
             }
-            let visible = self.visibility.visible_queries(self.head, queries, key);
-            visible & !bits(&is_masked)
-        };
-        keys.iter().map(visible).collect()
+            for (chunk, &key) in of_keys.iter_mut().zip(keys) {
+                *chunk = sorted.chunk_of[key as usize];
+            }
+            mask_equal(&chunks, &of_keys, &mut visible);
+        }
+        visible
+    }
+}
+
+dispatch! {
+    /// Clears the bits of the queries one of whose numbers is that of the key.
+    fn mask_equal(
+        of_queries: &[[u32; MAX_QUERIES]],
+        of_keys: &[u32],
+        visible: &mut [u64],
+    ) by mask_equal_numbers;
+}
+
+#[inline(always)]
+fn mask_equal_numbers(of_queries: &[[u32; MAX_QUERIES]], of_keys: &[u32], visible: &mut [u64]) {
+    for (key, visible) in of_keys.iter().zip(visible) {
+        let mut is_equal = [0; MAX_QUERIES];
+        for numbers in of_queries {
+            for (is_equal, number) in is_equal.iter_mut().zip(numbers) {
+                *is_equal |= u8::from(number == key);
+            }
+        }
+        *visible &= !bits(&is_equal);
     }
 }
 
 /// A bit for each element, each of which is 0 or 1.
+#[inline(always)]
 fn bits(elements: &[u8; MAX_QUERIES]) -> u64 {
     let mut bits = 0;
     for (i, eight) in elements.as_chunks::<8>().0.iter().enumerate() {

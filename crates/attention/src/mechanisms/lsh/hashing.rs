@@ -16,11 +16,11 @@ const MAX_PRODUCTS: usize = 1 << 23;
 
 /// The directions of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Directions {
+pub(super) struct Directions {
     /// 1, or 2 if a hash is a pair.
     hashes: usize,
     /// Number of directions of each, not counting their opposites.
-    each: usize,
+    pub(super) each: usize,
 }
 
 /// Angular LSH: nearby queries are likely to have the same hash.
@@ -64,16 +64,26 @@ impl Hashing for Lsh {
 
     fn hashes(&self, query: &Tensor<4>) -> Vec<u32> {
         let [batch, heads, seq, d_head] = query.dims();
-        let Directions { hashes, each } = round_directions(self, seq);
+        let sizes = round_directions(self, seq);
+        let Directions { hashes, each } = sizes;
         let (queries, groups) = (batch * heads * seq, self.n_hashes * hashes);
-        // Hashes have no gradient.
-        let query = widen(query.clone().detach()).reshape([queries, d_head]);
-
         static MEMO: Memo<([usize; 4], u64), Vec<f32>> = Memo::new();
         let directions = MEMO.get(
             ([self.bucket_size, self.n_hashes, seq, d_head], self.seed),
             |_| self.directions(seq, d_head),
         );
+        let base = 2 * each as u32;
+        let combine = |parts: &[u32]| parts.iter().fold(0, |hash, part| hash * base + part);
+        // Hashes have no gradient.
+        let query = widen(query.clone().detach()).reshape([queries, d_head]);
+        #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+        if zoo_kernels::is_on_host(&query) {
+            let query = query.into_data();
+            let query = query.as_slice().expect("widened to f32");
+            let nearest = super::nearest::nearest(query, &directions, groups, sizes);
+            return nearest.chunks_exact(hashes).map(combine).collect();
+        }
+
         let directions = TensorData::new(directions.to_vec(), [groups, each, d_head]);
         let directions = Tensor::<3>::from_data(directions, (&query.device(), query.dtype()));
         let both = Tensor::cat(vec![directions.clone(), directions.neg()], 1)
@@ -93,8 +103,6 @@ impl Hashing for Lsh {
             })
             .collect();
         let nearest: Vec<u32> = Tensor::cat(nearest, 0).into_data().iter().collect();
-        let base = 2 * each as u32;
-        let combine = |parts: &[u32]| parts.iter().fold(0, |hash, part| hash * base + part);
         nearest.chunks_exact(hashes).map(combine).collect()
     }
 }

@@ -19,13 +19,21 @@ mod chunks;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod gathered;
 mod hashing;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod nearest;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod normalize;
 mod visibility;
 
 use burn::tensor::{Bool, Int, Tensor, TensorData};
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use burn::{backend::Dispatch, tensor::DType};
 use zoo_spec::Lsh;
 
 use self::chunks::{ChunkLayout, Chunks, Round};
 pub use self::hashing::Hashing;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use self::normalize::NormalizeRows;
 use self::visibility::Visibility;
 use super::{Attention, Call, Inputs, Mode, Params};
 use crate::analysis::weights::WeightFunction;
@@ -175,6 +183,11 @@ pub(crate) fn lsh_mask(
 
 /// Rows divided by their Euclidean norm; rows of zeros are unchanged.
 pub(crate) fn normalize_rows(rows: Tensor<4>) -> Tensor<4> {
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    if zoo_kernels::is_on_host(&rows) && rows.dtype() == DType::F32 {
+        let rows = rows.into_dispatch();
+        return Tensor::from_dispatch(<Dispatch as NormalizeRows>::normalize_rows(rows));
+    }
     let squares = rows.clone().square().sum_dim(3);
     // The square root is not differentiable at zero.
     let is_zero = squares.clone().equal_elem(0.0);
