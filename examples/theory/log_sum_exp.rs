@@ -73,7 +73,7 @@ fn conditions(opened: &OpenDevice) -> Outcome {
     let merged = merge(&[part(0..5, &all), part(5..8, &all)]).context;
     let [merged, whole] = [merged, whole.context].map(|it| gradient(it).ok_or("no gradient"));
     let differs = difference(&merged?, &whole?);
-    println!("{:30}{differs:.7}", "gradient by keys, two parts");
+    println!("{:30}{differs:.7}", "gradient of keys, two parts");
     assert_same(true, differs);
     println!("log-sum-exp of a fully masked part: {largest:e}");
     assert!(largest < -9e29);

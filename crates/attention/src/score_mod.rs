@@ -1,4 +1,4 @@
-//! A function of the scores of attention, with its derivative.
+//! A user-defined function of the attention scores, with its derivative.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 #[cfg(target_arch = "x86_64")]
 use zoo_kernels::cpu::InstructionSet;
 
-/// A function that modifies the scaled dot product of each pair of query and key, as PyTorch's
-/// FlexAttention has it, and its derivative, so that it can be trained through on every backend.
+/// A function of the scaled dot product of each query-key pair, like `score_mod` of PyTorch's
+/// FlexAttention. Its derivative is given too, so that it can be used in training on every backend.
 ///
 /// ```
 /// use zoo_attention::{AttentionOptions, ScoreMod};
@@ -35,7 +35,7 @@ pub struct ScoreMod(Arc<dyn TileFunction>);
 
 impl ScoreMod {
     /// `score(s, batch, head, query, key)` instead of the scaled dot product `s`, and its derivative
-    /// by `s` with the same arguments.
+    /// with respect to `s`, with the same arguments.
     pub fn new<F, D>(score: F, derivative: D) -> Self
     where
         F: Fn(f32, usize, usize, i64, i64) -> f32 + Send + Sync + 'static,
@@ -70,9 +70,9 @@ impl fmt::Debug for ScoreMod {
 /// Scores of some queries and keys.
 pub(crate) struct ScoreTile<'a> {
     pub(crate) scores: &'a mut [f32],
-    /// Gets the derivative, unless it is empty.
+    /// Receives the derivative, unless it is empty.
     pub(crate) derivatives: &'a mut [f32],
-    /// A score times this is in natural units.
+    /// Factor that converts a score to base e.
     pub(crate) unit: f32,
     pub(crate) example: usize,
     pub(crate) head: usize,

@@ -59,7 +59,7 @@ fn difference(cases: &[CaseLine]) -> String {
     match findings(cases).first() {
         Some(finding) => format!("Main difference: {finding}."),
         None => {
-            "No difference to flash, standard or PyTorch exceeds the spread of the measurements."
+            "No difference from flash, standard or PyTorch exceeds the spread of the measurements."
                 .to_owned()
         }
     }
@@ -124,7 +124,7 @@ mod tests {
         let one = pool(&[steady("flash", 256, 1.0)]);
         let expected = [
             "1 mechanism on flex: forward pass of layer, at sequence length 256.",
-            "No difference to flash, standard or PyTorch exceeds the spread of the measurements.",
+            "No difference from flash, standard or PyTorch exceeds the spread of the measurements.",
             "1 case measured, with relative errors of at most 1.0e-7 against the f64 reference; none \
              failed.",
         ];

@@ -38,7 +38,7 @@ pub(crate) struct TiledSettings {
     pub(crate) alibi: Option<Arc<[f32]>>,
     pub(crate) dropout: Option<Dropout>,
     /// Whether masked keys and values may be assumed to be finite, and scores of ordinary size.
-    /// Only LibTorch's kernels for CUDA gain by it.
+    /// Only LibTorch's CUDA kernels benefit from it.
     #[cfg_attr(not(feature = "tch"), allow(dead_code))]
     pub(crate) assume_finite: bool,
     /// How scores and weights are computed.
@@ -180,8 +180,8 @@ pub(crate) struct Saved<B: Backend> {
     pub(crate) context: FloatTensor<B>,
     /// Softmax statistics: for each row, the maximum of its scores and the sum of
     /// `exp(score - maximum)`, which is zero for a fully masked row. The log-sum-exp alone would
-    /// have no precision left for the sum if scores are large. The maximum is in units of log 2
-    /// on the CPU and in natural units elsewhere. [`Program::Hard`] appends the index of the
+    /// have no precision left for the sum if scores are large. The maximum is in base 2
+    /// on the CPU and in base e elsewhere. [`Program::Hard`] appends the index of the
     /// selected key and, if it is sampled in training, the context of the soft weights.
     pub(crate) stats: FloatTensor<B>,
 }

@@ -92,8 +92,8 @@ use crate::{AttentionOptions, Pattern};
 ///
 /// # Panics
 ///
-/// If the shapes of the tensors and the pattern do not match, or the tensors are not of one
-/// floating-point type of up to 32 bits.
+/// If the shapes of the tensors and the pattern do not match, or the tensors do not have
+/// the same floating-point dtype of at most 32 bits.
 pub fn flash(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -137,7 +137,7 @@ pub(crate) fn flash_with_rule(
     run(OP, [query, key, value], options, extension)
 }
 
-/// Attention by another tile program, with its parameter.
+/// Attention with another [`Program`], and its parameter.
 pub(crate) fn flash_with_program(
     op: &str,
     tensors: [Tensor<4>; 3],

@@ -1,12 +1,12 @@
-//! Sigmoid attention: the weight of a pair does not depend on the other keys.
+//! Sigmoid attention: the weight of a query-key pair does not depend on the other keys.
 //!
 //! ```text
 //! context_i = Σ_j sigmoid(s_ij) v_j        over the visible keys
 //! ```
 //!
 //! Ramapuram et al., [Theory, Analysis, and Best Practices for Sigmoid
-//! Self-Attention](https://arxiv.org/abs/2409.04431), 2024. The paper subtracts `ln n` from the
-//! scores, which a bias does.
+//! Self-Attention](https://arxiv.org/abs/2409.04431), 2024. The paper adds `-ln n` to the
+//! scores: pass it as a bias.
 
 use burn::tensor::Tensor;
 

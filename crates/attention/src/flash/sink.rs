@@ -1,11 +1,11 @@
-//! Softmax attention with a sink: a score without a value, which takes a part of each query's weight.
+//! Softmax attention with a sink: a score without a value, which takes part of each query's weight.
 //!
 //! ```text
 //! weight_ij = exp(s_ij) / (exp(sink) + Σ_j exp(s_ij))
 //! ```
 //!
-//! The weights of softmax attention times `sigmoid(log-sum-exp - sink)`, so that every kernel
-//! computes it. A sink of zero is "softmax off by one".
+//! These are the weights of softmax attention times `sigmoid(log-sum-exp - sink)`, so it needs no
+//! kernels of its own. A sink of zero is "softmax off by one", Burn's `quiet_softmax`.
 //!
 //! Xiao et al., [Efficient Streaming Language Models with Attention
 //! Sinks](https://arxiv.org/abs/2309.17453), 2023; Miller, Attention Is Off By One, 2023.
@@ -25,7 +25,7 @@ use crate::precision::{narrow, widen};
 ///
 /// # Panics
 ///
-/// As for [`flash`](crate::flash()), and if there is not one sink for each head.
+/// As for [`flash`](crate::flash()), and if the number of sinks is not the number of heads.
 pub fn flash_with_sink(
     query: Tensor<4>,
     key: Tensor<4>,

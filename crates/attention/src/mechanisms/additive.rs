@@ -9,7 +9,7 @@
 //! Translate](https://arxiv.org/abs/1409.0473), 2014. Luong's `concat` score,
 //! `v · tanh(W [q; k])`, is the same with `W = [W₁ W₂]`.
 //!
-//! A program of the tiled engine: neither the scores nor the `seq_q x seq_k x d` activations are
+//! Computed by the tiled kernels: neither the scores nor the `seq_q x seq_k x d` activations are
 //! materialised, forward or backward.
 
 use burn::backend::Dispatch;

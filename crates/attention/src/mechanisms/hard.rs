@@ -8,12 +8,12 @@
 //! Xu et al., [Show, Attend and Tell](https://arxiv.org/abs/1502.03044), 2015.
 //!
 //! The argmax has no gradient. In training, Gumbel noise on the scores makes the best key a sample
-//! of the softmax, and gradients use the straight-through estimator:
+//! from the softmax, and gradients use the straight-through estimator:
 //!
 //! ```text
 //! best    = argmax(score + noise)              noise = -ln(-ln(uniform))
 //! weight  = 1 for the best, 0 for the others   forward
-//! weight  = softmax((score + noise) / temperature)    for the gradient by scores
+//! weight  = softmax((score + noise) / temperature)    for the gradient of the scores
 //! ```
 //!
 //! Jang et al., [Categorical Reparameterization with

@@ -41,7 +41,7 @@ for_each_mechanism!(registry);
 ///
 /// The mask of a sparse mechanism is intersected with the pattern of the options. Parameters have
 /// their initial values, which are always the same, and a mechanism that samples uses its own seed:
-/// this is meant for measurements, not for training. `lsh` uses its queries as keys and ignores
+/// this is meant for benchmarks, not for training. `lsh` uses its queries as keys and ignores
 /// `key`.
 ///
 /// # Shapes

@@ -179,7 +179,7 @@ impl Uninit {
     }
 }
 
-/// The elements of a tensor and the distances between examples, heads and rows; copied only if the
+/// The elements of a tensor and the strides of examples, heads and rows; copied only if the
 /// elements of a row are not contiguous.
 fn strided<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, [usize; 3]) {
     let [_, heads, seq, width] = tensor.shape().dims();

@@ -103,7 +103,7 @@ fn check_layer(
             checker.report(&[key], why);
         }
         if let Some(n_heads_kv) = n_heads_kv.filter(|n_heads_kv| *n_heads_kv != own) {
-            let why = format!("{name} has n_heads_kv = {own}, found n_heads_kv = {n_heads_kv}");
+            let why = format!("{name} requires n_heads_kv = {own}, found {n_heads_kv}");
             checker.report(&["model.n_heads_kv"], why);
         }
     }

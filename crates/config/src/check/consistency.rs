@@ -162,8 +162,9 @@ impl Checker<'_> {
         let has_target = config.data.task() == Task::SequenceToSequence;
         if self.is_set("tokenizer.vocabulary") && !has_target {
             let data = config.data.name();
-            let why =
-                format!("data.kind = \"{data}\" has no target text, so one vocabulary; remove it");
+            let why = format!(
+                "data.kind = \"{data}\" has no target text, so there is one vocabulary; remove it"
+            );
             self.report(&["tokenizer.vocabulary"], why);
         }
         self.tokenizer_size(&config.tokenizer);
@@ -175,7 +176,7 @@ impl Checker<'_> {
                 "source and target have separate vocabularies; write a list of two paths"
             }
             (Some(Files::Two(_)), None) => {
-                "there is no target text, so one tokenizer; write one path"
+                "there is no target text, so there is one tokenizer; write one path"
             }
             _ => return,
         };
@@ -195,7 +196,7 @@ impl Checker<'_> {
             && tokenizer.load().is_none()
             && let Some(size) = size
         {
-            let allowed = format!("at least {min} (4 special tokens, 256 bytes and 1)");
+            let allowed = format!("at least {min} (4 special tokens, 256 bytes and 1 other token)");
             self.require(&["tokenizer.vocab_size"], size >= min, &allowed, size);
         }
     }

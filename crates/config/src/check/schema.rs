@@ -235,7 +235,7 @@ fn unknown_key(entry: &Entry, keys: &'static [Key], context: &Context<'_>) -> St
     let old = &entry.key;
     if let Some(new) = new_name(&format!("{path}.{old}"), keys) {
         return format!(
-            "{path}.{old} has been renamed to {path}.{new}\n  help: replace {old} by {new}"
+            "{path}.{old} has been renamed to {path}.{new}\n  help: replace {old} with {new}"
         );
     }
     let mut known: Vec<_> = keys.iter().map(|key| key.name).collect();

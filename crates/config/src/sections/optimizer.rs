@@ -33,7 +33,7 @@ kinds! {
         /// `learning_rate · d^-0.5 · min(step^-0.5, step · warmup^-1.5)`, as in the original
         /// Transformer; d is `d_model` (`seq2seq`: `d_hidden`, `han`: `d_word`).
         Noam(NoamSchedule) = "noam",
-        /// Inverse square root decay: `lr · sqrt(warmup / step)`.
+        /// Inverse square root decay: `learning_rate · sqrt(warmup / step)`.
         InverseSquareRoot(InverseSquareRootSchedule) = "inverse-square-root",
         /// Cosine decay.
         Cosine(CosineSchedule) = "cosine",

@@ -13,7 +13,7 @@ const ROWS: usize = 6;
 pub struct Scalars {
     /// The first element.
     pub start: *const f32,
-    /// Distance between rows.
+    /// Row stride.
     pub row_stride: usize,
     /// Distance between columns.
     pub column_stride: usize,

@@ -43,7 +43,7 @@ pub struct Eval {
     #[arg(long, value_name = "FILE", group = "eval-set")]
     labelled: Option<PathBuf>,
 
-    /// Predict this running text instead of the run's data
+    /// Predict this plain text instead of the run's data
     #[arg(long, value_name = "FILE", group = "eval-set")]
     text: Option<PathBuf>,
 

@@ -59,7 +59,7 @@ impl Prompt {
 
 fn no_terminal(error: ReadlineError) -> TrainError {
     TrainError::Refused(format!(
-        "the terminal cannot be read: {error}\n  help: give the text with --file or by a pipe"
+        "the terminal cannot be read: {error}\n  help: give the text with --file or through a pipe"
     ))
 }
 

@@ -15,7 +15,7 @@ use crate::serve::{ServeOptions, Server};
 /// Serve a local web page with runs, live curves, models to try and bench reports
 ///
 /// The page is served to this machine only (127.0.0.1), at an address with a secret token, which is
-/// new in every start. Ctrl-C stops the server. To use it from another machine, forward the port:
+/// new at every start. Ctrl-C stops the server. To use it from another machine, forward the port:
 /// ssh -L 8460:127.0.0.1:8460 HOST.
 #[derive(Debug, Args)]
 pub struct Serve {

@@ -7,7 +7,7 @@ use zoo_config::{Config, ConfigError, Override};
 
 use super::arguments::TrainArguments;
 
-/// Longer names are not portable, with the suffix of a temporary file.
+/// Maximum bytes of a name. Longer names, with the suffix of a temporary file, are not portable.
 const MAX_NAME: usize = 200;
 
 /// Checked configs with different values of some keys.
@@ -183,7 +183,7 @@ fn check_name(name: &str, values: &[Override], sweep: &Sweep) -> Result<(), Conf
     };
     if name.len() > MAX_NAME {
         let message = format!(
-            "the name of a variant would have {} bytes: {name}",
+            "the name of a variant would have {} bytes, more than {MAX_NAME}: {name}",
             name.len()
         );
         let help = "sweep fewer keys at once, or set some in the config".to_owned();
@@ -191,7 +191,7 @@ fn check_name(name: &str, values: &[Override], sweep: &Sweep) -> Result<(), Conf
     }
     if sweep.variants.iter().any(|variant| variant.name == name) {
         let message = format!("two variants have the name {name}");
-        let help = "list each value once; names differ in letters, digits and . _ +".to_owned();
+        let help = "list each value once; names contain only letters, digits and . _ +".to_owned();
         return Err(last.error(message, help));
     }
     Ok(())

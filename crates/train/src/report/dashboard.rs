@@ -25,15 +25,15 @@ const FRAME: Duration = Duration::from_millis(200);
 /// Two Ctrl-C within this time count as one.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// Whether a dashboard has the terminal.
+/// Whether a dashboard controls the terminal.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a dashboard has the terminal: nothing else may be printed then.
+/// Whether a dashboard controls the terminal: nothing else may be printed then.
 pub(crate) fn is_open() -> bool {
     IS_OPEN.load(Ordering::Relaxed)
 }
 
-/// Gives the terminal back, before the process is killed.
+/// Restores the terminal, before the process is killed.
 pub(crate) fn restore_terminal() {
     if IS_OPEN.swap(false, Ordering::Relaxed) {
         ratatui::restore();
@@ -151,7 +151,7 @@ pub(super) struct Dashboard {
 }
 
 impl Dashboard {
-    /// Takes the terminal.
+    /// Takes control of the terminal.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ fn lock(view: &Mutex<View>) -> MutexGuard<'_, View> {
 }
 
 /// Draws a frame, and handles a key if one is pressed before the next frame. Returns false if the
-/// terminal is gone; the run goes on without it.
+/// terminal is gone; the run continues without it.
 fn show_frame(terminal: &mut DefaultTerminal, view: &Mutex<View>) -> bool {
     if terminal
         .draw(|frame| draw::draw(frame, &lock(view)))

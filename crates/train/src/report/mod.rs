@@ -162,7 +162,7 @@ impl Reporter {
         }
     }
 
-    /// Gives the terminal back and prints the notes.
+    /// Restores the terminal and prints the notes.
     pub(crate) fn close(&mut self) {
         if let Output::Terminal {
             dashboard, notes, ..

@@ -26,9 +26,9 @@ use crate::trained::TrainedTask;
 use crate::unknown::UnknownNotes;
 use crate::{CheckpointChoice, Interrupter, Result, RunFolder, TrainError, TrainedRun};
 
-/// Models in memory. Loading another one drops the one that was not used for the longest time.
+/// Models in memory. Loading another one evicts the least recently used.
 const MAX_MODELS: usize = 3;
-/// Requests that wait.
+/// Maximum number of queued requests.
 const MAX_QUEUE: usize = 8;
 /// Attention pages in memory.
 const MAX_PAGES: usize = 4;
@@ -36,7 +36,7 @@ const MAX_PAGES: usize = 4;
 const MAX_CHARS: usize = 20_000;
 const MAX_LENGTH: usize = 2_000;
 const MAX_BEAMS: usize = 64;
-/// A page of all weights grows quadratically.
+/// The page contains all weights, so its size is quadratic in the number of tokens.
 const MAX_ATTENTION_TOKENS: usize = 512;
 
 /// A text for a model.
@@ -89,7 +89,7 @@ struct Events {
 }
 
 impl Events {
-    /// Sends a line. It is an error if the receiver is gone.
+    /// Sends a line. Fails if the receiver is closed.
     fn send(&self, event: &Event<'_>) -> Result<()> {
         // Plain data: serializing it cannot fail.
         let mut line = serde_json::to_vec(event).unwrap_or_default();
@@ -259,7 +259,7 @@ struct Cache {
     pages: Arc<Mutex<Pages>>,
 }
 
-/// What a model was loaded from. A run in training gets new checkpoints, and may be overwritten.
+/// The origin of a loaded model. A run in training gets new checkpoints, and may be overwritten.
 #[derive(Debug, PartialEq)]
 struct Key {
     folder: PathBuf,

@@ -40,11 +40,11 @@ pub(crate) struct ServeOptions {
     pub(crate) reports: PathBuf,
     /// A port of 127.0.0.1; 0 selects a free one.
     pub(crate) port: u16,
-    /// Of the models; by default the backend of each run.
+    /// Backend of the models; by default that of each run.
     pub(crate) backend: Option<BackendId>,
 }
 
-/// A server that listens.
+/// A server that is listening.
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
@@ -86,7 +86,7 @@ impl Server {
         self.guard.url()
     }
 
-    /// Serves until `stop` is ready, then waits for the model that is computing.
+    /// Serves until `stop` is ready, then waits for the current computation.
     pub(crate) fn run<F: Future<Output = ()>>(self, stop: impl Fn() -> F) -> Result<()> {
         let cannot_run = |error| TrainError::Refused(format!("the server cannot start: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -105,7 +105,7 @@ impl Server {
         runtime.block_on(async {
             let notice = async {
                 tokio::time::sleep(NOTICE_AFTER).await;
-                print_error_line("waiting for the model that computes (Ctrl-C again: exit now)");
+                print_error_line("waiting for the current computation (Ctrl-C again: exit now)");
                 std::future::pending::<()>().await;
             };
             tokio::select! {

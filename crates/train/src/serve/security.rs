@@ -2,10 +2,10 @@
 //!
 //! Other users of the machine and web pages in the same browser can reach a port of 127.0.0.1:
 //!
-//! - the token in the address is secret, new in every start and required by every request;
+//! - the token in the address is secret, new at every start and required by every request;
 //! - the `Host` must be this server: with DNS rebinding, a web page reaches the port under its own
-//!   name, and the browser takes it for the same origin;
-//! - the `Origin`, which browsers add to requests of scripts and forms, must be this server.
+//!   name, and the browser treats it as the same origin;
+//! - the `Origin`, which browsers add to requests from scripts and forms, must be this server.
 
 use hyper::http::request::Parts;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -15,13 +15,13 @@ use crate::{Result, TrainError};
 
 const TOKEN_BYTES: usize = 16;
 
-/// Policy of the page. Plots have inline styles; scripts are files.
+/// Content security policy of the page. Plots have inline styles; scripts are files.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
                            connect-src 'self'; img-src data:; frame-src 'self'; base-uri 'none'; \
                            form-action 'none'; frame-ancestors 'none'";
 
-/// Policy of attention pages and bench reports, which have inline scripts: an origin of their own,
-/// so that they cannot send requests to the server.
+/// Content security policy of attention pages and bench reports, which have inline scripts: an opaque
+/// origin, so that they cannot send requests to the server.
 const DOCUMENT_POLICY: &str = "sandbox allow-scripts; default-src 'none'; \
                                script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                                img-src data:; base-uri 'none'; form-action 'none'; \
@@ -54,7 +54,7 @@ impl Guard {
     pub(super) fn new(port: u16) -> Result<Self> {
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| {
-            TrainError::Refused(format!("the system has no random numbers: {error}"))
+            TrainError::Refused(format!("cannot get random bytes from the system: {error}"))
         })?;
         let token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self::with_token(token, port))
@@ -119,7 +119,7 @@ impl Guard {
         }
         Err(Refusal::new(
             StatusCode::FORBIDDEN,
-            "requests of other web pages are refused (Origin)",
+            "requests from other web pages are refused (Origin)",
         ))
     }
 
@@ -137,7 +137,7 @@ impl Guard {
     }
 }
 
-/// GET, or POST with JSON, which scripts of other origins cannot send without asking first.
+/// GET, or POST with JSON, which scripts of other origins cannot send without a preflight request.
 fn check_method(request: &Parts) -> Result<(), Refusal> {
     if request.method == Method::GET {
         return Ok(());
@@ -262,7 +262,7 @@ mod tests {
         };
         assert!(post("http://127.0.0.1:8460").is_ok());
         assert!(post("http://localhost:8460").is_ok());
-        // Also pages of other local servers, and documents with an origin of their own.
+        // Also pages of other local servers, and documents with an opaque origin.
         for origin in [
             "https://example.com",
             "http://127.0.0.1:8888",
@@ -307,7 +307,7 @@ mod tests {
             check("POST", "/secret/api/infer", &headers)
         };
         assert!(post("application/json").is_ok());
-        // What a form or a script of another origin can send without asking first.
+        // What a form or a script of another origin can send without a preflight request.
         for content_type in ["text/plain", "application/x-www-form-urlencoded"] {
             assert_eq!(post(content_type), Err(415));
         }

@@ -222,7 +222,7 @@ fn requests_of_others_are_refused(runs: &Runs) {
     // A script or a form of another page.
     for origin in ["https://example.com", "null", "http://127.0.0.1:1"] {
         let headers = [("Host", host.as_str()), ("Origin", origin), json];
-        refused(&api, &headers, 403, "error: requests of other web pages");
+        refused(&api, &headers, 403, "error: requests from other web pages");
     }
     // Another user of the machine, without the token or with that of an earlier start.
     let earlier = format!("/{}/api/runs", "0".repeat(32));
@@ -352,7 +352,7 @@ fn invalid_texts_have_clear_errors(runs: &Runs) {
         &error("transformer", "a", both),
         "--n-best (beam search) cannot",
     );
-    // The server goes on.
+    // The server continues.
     assert!(!event(&server.infer("transformer", "a", &json!({})), "done").is_null());
     std::fs::remove_dir_all(folder.join("transformer/checkpoints")).unwrap();
     std::fs::remove_file(folder.join("transformer/best.json")).unwrap();

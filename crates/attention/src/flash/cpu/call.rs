@@ -91,7 +91,7 @@ impl Call<'_> {
         self.parameter.len() / (shape.batch * shape.heads * shape.seq_q)
     }
 
-    /// The factor of the dot products in units of log 2. MLP scores are scaled after the sum.
+    /// The factor of the dot products, in base 2. MLP scores are scaled after the sum.
     pub(super) fn query_scale(&self) -> f32 {
         match self.program {
             Program::Additive => 1.0,

@@ -68,7 +68,7 @@ impl Selection {
     }
 }
 
-/// Adds Gumbel noise to the scores of a tile, in units of log 2.
+/// Adds Gumbel noise to the scores of a tile, in base 2.
 ///
 /// The compiler vectorises these plain loops over a row of queries.
 #[inline(always)]

@@ -109,7 +109,7 @@ pub(super) unsafe fn column_dots<S: Simd>(a: &[f32], b: &[f32], sums: &mut [f32]
     }
 }
 
-/// Updates the online softmax with a tile of scores (in units of log 2). The scores become
+/// Updates the online softmax with a tile of scores (in base 2). The scores become
 /// unnormalised weights, and the context so far is rescaled to the new maximum.
 ///
 /// # Safety
@@ -180,7 +180,7 @@ pub(super) unsafe fn online_softmax<S: Simd>(
 /// Weights below two to this power are zero in the backward pass.
 const MIN_WEIGHT_EXPONENT: f32 = -96.0;
 
-/// Replaces scores by weights, `inverse · 2^(score - max)` in units of log 2, and the gradients of
+/// Replaces scores by weights, `inverse · 2^(score - max)`, and the gradients of
 /// weights by those of scores: `scale · weight · (d_weight - delta)`.
 ///
 /// # Safety
@@ -219,7 +219,7 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
     }
 }
 
-/// Replaces scores (in units of log 2) by their sigmoid.
+/// Replaces scores (in base 2) by their sigmoid.
 ///
 /// # Safety
 ///

@@ -36,7 +36,7 @@ pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
 }
 
 /// Context `[batch, heads, seq_q, d_value]` and, for each row, the maximum of its scores in
-/// units of log 2 and the sum of `2^(score - maximum)`: `[batch, heads, seq_q, 2]`.
+/// base 2 and the sum of `2^(score - maximum)`: `[batch, heads, seq_q, 2]`.
 ///
 /// The log-sum-exp alone would have no precision left for the sum if the maximum is large.
 pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {

@@ -1,7 +1,7 @@
 //! Scores from dot products: softcap, ALiBi, bias, mask, and dropout factors.
 //!
-//! A tile has a row for each key and a column for each query. Scores are in units of log 2, because
-//! the softmax uses `exp2`.
+//! A tile has a row for each key and a column for each query. Scores are in base 2, that is,
+//! multiplied by log2(e), because the softmax uses `exp2`.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -82,11 +82,11 @@ pub(super) unsafe fn finish_scores<S: Simd>(
     }
 }
 
-/// Adds a bias in natural units to a score in units of log 2. Minus infinity masks the key; with
+/// Adds a bias in base e to a score in base 2. Minus infinity masks the key; with
 /// any other bias the sum stays finite.
 #[inline(always)]
 pub(super) fn add_bias(score: f32, bias: f32) -> f32 {
-    /// Still finite in units of log 2.
+    /// Still finite in base 2.
     const MIN_BIAS: f32 = -2e38;
     const MIN_SCORE: f32 = MIN_BIAS * LOG2_E;
     if bias == f32::NEG_INFINITY {

@@ -77,7 +77,7 @@ impl Activation for Identity {
     }
 }
 
-/// The size of rows: their number, their width, and the distance between padded rows.
+/// The size of rows: their number, their width, and the stride of padded rows.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) count: usize,

@@ -37,7 +37,7 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Heads<'a> {
     start: *const f32,
     len: usize,
-    /// Distances between examples, heads and rows.
+    /// Strides of examples, heads and rows.
     strides: [usize; 3],
     width: usize,
     memory: PhantomData<&'a [f32]>,
@@ -59,7 +59,7 @@ impl<'a> Heads<'a> {
         }
     }
 
-    /// Distance between rows.
+    /// Row stride.
     pub(super) fn stride(&self) -> usize {
         self.strides[2]
     }
@@ -78,8 +78,8 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Memory that tasks write to, each to rows of its own. It need not be initialised: zeros would be
-/// written for nothing.
+/// Memory that tasks write to, each to rows of its own. It need not be initialised, because
+/// every element is overwritten.
 pub(super) struct Output<'a> {
     start: *mut f32,
     len: usize,
@@ -100,7 +100,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Rows of `width` elements without gaps.
+    /// Contiguous rows of `width` elements.
     ///
     /// # Safety
     ///
@@ -118,7 +118,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// The same memory as rows to read, of heads without gaps.
+    /// The same memory as rows to read, of contiguous heads.
     ///
     /// # Safety
     ///

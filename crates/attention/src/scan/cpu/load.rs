@@ -21,7 +21,7 @@ use zoo_kernels::cpu::matmul::Accumulate;
 /// The shift of exponents before the first key: below those of ordinary keys, above [`LOWEST`].
 pub(super) const NO_SHIFT: f32 = LOWEST / 10.0;
 
-/// By what the exponentials of a chunk's keys are divided, as a logarithm to base 2.
+/// The factor by which the exponentials of a chunk's keys are divided, as a logarithm to base 2.
 pub(super) enum Shift<'a> {
     /// The maximum so far, which these keys may raise.
     Raised(&'a mut f32),
@@ -165,7 +165,7 @@ fn project(call: &Call<'_>, from: Strided<'_>, count: usize, into: &mut [f32]) {
     );
 }
 
-/// `ω · x - |x|² / 2` in units of log 2, for `x` times the scale of keys.
+/// `ω · x - |x|² / 2` in base 2, for `x` times the scale of keys.
 fn key_exponents(call: &Call<'_>, key: Strided<'_>, count: usize, into: &mut [f32]) {
     let widths = call.widths();
     project(call, key, count, into);
@@ -210,7 +210,7 @@ pub(super) struct Mapped<'a> {
     pub(super) is_scale_free: bool,
 }
 
-/// Writes the gradients of rows without gaps, from those of their features. The latter are
+/// Writes the gradients of contiguous rows, from those of their features. The latter are
 /// overwritten.
 pub(super) fn write_grads(
     call: &Call<'_>,

@@ -19,7 +19,7 @@ pub(super) struct Factor<'a> {
 }
 
 impl<'a> Factor<'a> {
-    /// Rows with this distance.
+    /// Rows with this stride.
     pub(super) fn rows(values: &'a [f32], stride: usize) -> Self {
         Self {
             values,
@@ -28,7 +28,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// The transpose of rows with this distance.
+    /// The transpose of rows with this stride.
     pub(super) fn columns(values: &'a [f32], stride: usize) -> Self {
         Self {
             values,
@@ -38,7 +38,7 @@ impl<'a> Factor<'a> {
     }
 }
 
-/// Rows with a distance.
+/// Rows with a stride.
 pub(super) type Rows<'a> = (&'a [f32], usize);
 pub(super) type RowsMut<'a> = (&'a mut [f32], usize);
 

@@ -1,9 +1,9 @@
 //! Linear attention and retention on the CPU, on slices of `f32`, in one pass over chunks.
 //!
-//! Only the state of a head and the buffers of one chunk are kept; the backward pass recomputes the
+//! Only the state of a head and the buffers of one chunk are stored; the backward pass recomputes the
 //! states. A task computes one key/value head with the query heads that share it. If there are few
 //! heads, a task computes a segment of the chunks: then the states of all segments are computed
-//! first, each from nothing, and summed.
+//! first, each from an empty state, and summed.
 
 mod activation;
 mod backward;
@@ -30,7 +30,7 @@ use crate::AttentionShape;
 /// more often; the buffers of 64 positions and 64 features, 16 KB each, fit into the L2 cache.
 const CHUNK: usize = 64;
 
-/// The least number of chunks of a segment: the state of a segment costs about a third of its
+/// The minimum number of chunks in a segment: the state of a segment costs about a third of its
 /// forward pass.
 const MIN_SEGMENT: usize = 4;
 
@@ -39,8 +39,8 @@ const MIN_SEGMENT: usize = 4;
 pub(super) struct Stats {
     /// `[batch, heads, seq_q]`: sums of weights; empty for retention.
     denominators: Vec<f32>,
-    /// `[batch, kv_heads, chunks]`: the maximum exponent of the keys up to each chunk, in units of
-    /// log 2; empty without random features.
+    /// `[batch, kv_heads, chunks]`: the maximum exponent of the keys up to each chunk, in base 2;
+    /// empty without random features.
     shifts: Vec<f32>,
     /// For each example and key/value head, the first key that is visible and not finite.
     first_bad: Vec<Option<usize>>,

@@ -104,7 +104,7 @@ fn denominators_by(scores: &[f32], features: &[f32], totals: &[f32], into: &mut 
 }
 
 dispatch! {
-    /// Multiplies each row by its factor, from rows with a distance to rows without gaps.
+    /// Multiplies each row by its factor, from rows with a stride to contiguous rows.
     pub(super) fn scale_into(
         factors: &[f32],
         from: &[f32],
@@ -236,7 +236,7 @@ fn norms_by(factor: f32, rows: &[f32], stride: usize, width: usize, into: &mut [
 #[derive(Clone, Copy)]
 pub(super) struct OutputGrads<'a> {
     pub(super) d_context: &'a [f32],
-    /// Distance between rows of `d_context`.
+    /// Row stride of `d_context`.
     pub(super) stride: usize,
     /// `[count, d_value]`; empty if contexts are not normalised.
     pub(super) context: &'a [f32],
@@ -292,7 +292,7 @@ fn weigh_by(features: &[f32], wide: usize, d_features: &mut [f32], sums: &mut [f
     }
 }
 
-/// Rows with a distance.
+/// Rows with a stride.
 #[derive(Clone, Copy)]
 pub(super) struct Strided<'a> {
     pub(super) rows: &'a [f32],

@@ -79,7 +79,7 @@ pub trait Simd: Copy {
     unsafe fn exp2_integer(x: Self::Vector) -> Self::Vector;
     /// `2^x`, with a relative error up to 1.5e-7; zero below 2^-126, and NaN for NaN.
     unsafe fn exp2(x: Self::Vector) -> Self::Vector;
-    /// Transposes a block of `LANES` by `LANES` elements. The strides are distances between rows.
+    /// Transposes a block of `LANES` by `LANES` elements. The strides are those of rows.
     /// The blocks do not overlap.
     unsafe fn transpose(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
         for i in 0..Self::LANES {

@@ -23,7 +23,7 @@ use crate::run::OpenMode;
 use crate::training::dry_run;
 use crate::{Interrupter, Result, RunFolder, TrainError, TrainOptions};
 
-/// What is to be done for a variant.
+/// What to do for a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Train(OpenMode),

@@ -52,7 +52,7 @@ pub(super) fn report(sweep: &Sweep, failures: &[Failure], is_stopped: bool) -> R
         print_line(format!("page: {}", path.display()));
     }
     if is_stopped || !failures.is_empty() {
-        print_line("next: the same command with --resume trains what is missing");
+        print_line("next: the same command with --resume trains the remaining variants");
     }
     Ok(())
 }
