@@ -11,7 +11,7 @@ use crate::{AttentionShape, Dropout, Pattern, precision};
 ///
 /// ```text
 /// s      = score_mod(scale · query · key)
-/// score  = softcap · tanh(s / softcap) - slope · distance + bias
+/// score  = softcap · tanh(s / softcap) - slope · distance + bias + relative_bias
 /// weight = dropout(softmax(score))
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -28,6 +28,11 @@ pub struct AttentionOptions {
     /// `[batch, heads, seq_q, seq_k]`, broadcastable: added to the scores. It may require
     /// gradients; minus infinity masks a key.
     pub bias: Option<Tensor<4>>,
+    /// `[heads, seq_q + seq_k - 1]`: a bias for each relative position of query and key, which are
+    /// aligned at the end. Query `i` and key `j` have element `j - i + seq_q - 1`, so the first one is
+    /// that of the last query and the first key. It may require gradients.
+    /// [`RelativeBuckets`](crate::RelativeBuckets) makes it from the table of a T5 model.
+    pub relative_bias: Option<Tensor<2>>,
     /// A function of the scaled dot products, applied before the softcap.
     pub score_mod: Option<ScoreMod>,
     /// Dropout of the attention weights.
@@ -72,6 +77,12 @@ impl AttentionOptions {
         self
     }
 
+    /// Adds a bias for each relative position of query and key.
+    pub fn with_relative_bias(mut self, relative_bias: Tensor<2>) -> Self {
+        self.relative_bias = Some(relative_bias);
+        self
+    }
+
     /// Modifies the scaled dot products by a function.
     pub fn with_score_mod(mut self, score_mod: ScoreMod) -> Self {
         self.score_mod = Some(score_mod);
@@ -109,6 +120,10 @@ impl AttentionOptions {
                 [_, 1, ..] => bias,
                 _ => bias.slice_dim(1, head..head + 1),
             }),
+            relative_bias: self
+                .relative_bias
+                .clone()
+                .map(|bias| bias.slice_dim(0, head..head + 1)),
             dropout: self.dropout.map(|dropout| Dropout {
                 first_head: head,
                 ..dropout
@@ -117,11 +132,34 @@ impl AttentionOptions {
         }
     }
 
+    /// Whether a bias of either kind is added to the scores.
+    pub(crate) fn has_bias(&self) -> bool {
+        self.bias.is_some() || self.relative_bias.is_some()
+    }
+
+    /// The relative bias of some queries, `[1, heads, queries, seq_k]`, in `f32`.
+    pub(crate) fn relative_bias_rows(
+        &self,
+        shape: &AttentionShape,
+        queries: impl Iterator<Item = usize>,
+    ) -> Option<Tensor<4>> {
+        let bias = precision::widen(self.relative_bias.clone()?);
+        let row = |query: usize| {
+            let first = shape.seq_q - 1 - query;
+            bias.clone().slice_dim(1, first..first + shape.seq_k)
+        };
+        let rows: Tensor<3> = Tensor::stack(queries.map(row).collect(), 1);
+        Some(rows.unsqueeze_dim(0))
+    }
+
     /// Panics unless the bias is on the device of the queries. The pattern is checked where it is
     /// used.
     pub(crate) fn check_device(&self, op: &str, query: &Device) {
         if let Some(bias) = &self.bias {
             check_device(op, "a bias", query, &bias.device());
+        }
+        if let Some(bias) = &self.relative_bias {
+            check_device(op, "a relative bias", query, &bias.device());
         }
     }
 
@@ -172,6 +210,19 @@ impl AttentionOptions {
                 is_broadcastable(bias.dims(), shape.scores()),
                 "{op}: the bias must be broadcastable to [batch = {batch}, heads = {heads}, \
                  seq_q = {seq_q}, seq_k = {seq_k}], got {:?}",
+                bias.dims()
+            );
+        }
+        if let Some(bias) = &self.relative_bias {
+            assert!(
+                matches!(bias.dtype(), DType::F32 | DType::F16 | DType::BF16),
+                "{op}: the relative bias must be f32, f16 or bf16, got {:?}",
+                bias.dtype()
+            );
+            let expected = [heads, seq_q + seq_k - 1];
+            assert!(
+                bias.dims() == expected,
+                "{op}: the relative bias must be [heads, seq_q + seq_k - 1] = {expected:?}, got {:?}",
                 bias.dims()
             );
         }

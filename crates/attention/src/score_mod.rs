@@ -25,7 +25,7 @@ use zoo_kernels::cpu::InstructionSet;
 /// ```
 ///
 /// Positions are those of [`Pattern::mask_fn`](crate::Pattern::mask_fn): queries and keys are aligned
-/// at the end. Masks are patterns, not functions of scores: a pattern skips whole tiles.
+/// at the end. A score of minus infinity masks the key, but a pattern is faster: it skips whole tiles.
 ///
 /// The function is called for every tile that is not fully masked, several times in training. It
 /// must always return the same value for the same arguments. On the CPU the compiler can vectorise
@@ -65,6 +65,13 @@ impl fmt::Debug for ScoreMod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ScoreMod(..)")
     }
+}
+
+/// Derivatives by which a difference of zero is multiplied: zero where they are not finite, since
+/// the product would be NaN.
+pub(crate) fn finite_or_zero(derivatives: &[f32]) -> Vec<f32> {
+    let finite = |d: &f32| if d.is_finite() { *d } else { 0.0 };
+    derivatives.iter().map(finite).collect()
 }
 
 /// Scores of some queries and keys.

@@ -36,6 +36,7 @@ impl Tensors {
                 softcap: problem.softcap,
                 alibi: problem.alibi.then(|| problem.slopes()),
                 bias: problem.bias.map(|dims| tensor(&inputs.bias, dims)),
+                relative_bias: None,
                 score_mod: None,
                 dropout: problem
                     .dropout

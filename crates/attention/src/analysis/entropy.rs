@@ -110,7 +110,7 @@ fn softmax_entropies(query: Tensor<4>, key: Tensor<4>, options: &AttentionOption
     check(op, [query.dtype(), key.dtype(), key.dtype()]);
     let is_plain = options.softcap.is_none()
         && options.alibi.is_none()
-        && options.bias.is_none()
+        && !options.has_bias()
         && options.score_mod.is_none();
     if !is_plain {
         return materialised_entropies(&WeightFunction::Softmax, query, key, options);

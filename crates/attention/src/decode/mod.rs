@@ -291,7 +291,7 @@ const OP: &str = "decoding step";
 fn is_position_independent(options: &AttentionOptions) -> bool {
     matches!(options.pattern, Pattern::Full | Pattern::Causal)
         && options.alibi.is_none()
-        && options.bias.is_none()
+        && !options.has_bias()
         && options.score_mod.is_none()
 }
 

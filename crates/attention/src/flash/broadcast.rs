@@ -5,7 +5,9 @@
 pub(crate) struct Broadcast<'a, T> {
     values: &'a [T],
     /// Zero for broadcast dimensions.
-    strides: [usize; 4],
+    strides: [isize; 4],
+    /// The index of the first element.
+    offset: isize,
 }
 
 impl<'a, T: Copy> Broadcast<'a, T> {
@@ -18,15 +20,38 @@ impl<'a, T: Copy> Broadcast<'a, T> {
             if dims[dim] > 1 {
                 strides[dim] = stride;
             }
-            stride *= dims[dim];
+            stride *= dims[dim] as isize;
         }
-        Self { values, strides }
+        Self {
+            values,
+            strides,
+            offset: 0,
+        }
+    }
+
+    /// Values for each head and relative position of query and key, `[heads, seq_q + seq_k - 1]`.
+    pub(crate) fn relative(values: &'a [T], seq_q: usize, seq_k: usize) -> Self {
+        let distances = seq_q + seq_k - 1;
+        assert!(values.len().is_multiple_of(distances));
+        let by_head = if values.len() == distances {
+            0
+        } else {
+            distances
+        };
+        Self {
+            values,
+            strides: [0, by_head as isize, -1, 1],
+            offset: seq_q as isize - 1,
+        }
     }
 
     /// The value at `[example, head, query, key]`.
     #[inline(always)]
     pub(crate) fn get(&self, index: [usize; 4]) -> T {
-        let offset: usize = index.iter().zip(self.strides).map(|(i, by)| i * by).sum();
-        self.values[offset]
+        let mut at = self.offset;
+        for (i, by) in index.iter().zip(self.strides) {
+            at += *i as isize * by;
+        }
+        self.values[at as usize]
     }
 }

@@ -7,6 +7,7 @@ use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, ExtensionType};
 
 use crate::analysis::weights::HardSelection;
+use crate::pattern::gather::GatherPlan;
 use crate::pattern::rule::Rule;
 use crate::pattern::{Examples, TilePlan, cached_plan};
 use crate::score_mod::ScoreMod;
@@ -32,10 +33,19 @@ pub(crate) fn tiles(length: usize, size: usize) -> impl Iterator<Item = Range<us
 pub(crate) struct TiledSettings {
     pub(crate) shape: AttentionShape,
     pub(crate) rule: Arc<Rule>,
+    /// Gathered tiles, which replace the rule. Only for tensors in host memory.
+    #[cfg_attr(
+        not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+        allow(dead_code)
+    )]
+    pub(crate) gather: Option<Arc<GatherPlan>>,
     pub(crate) scale: f64,
     pub(crate) softcap: Option<f64>,
     /// A slope for each query head.
     pub(crate) alibi: Option<Arc<[f32]>>,
+    /// Whether the bias is given for each relative position of query and key, as
+    /// `[1, heads, 1, seq_q + seq_k - 1]`. Not for CubeCL and ATen kernels.
+    pub(crate) has_relative_bias: bool,
     pub(crate) dropout: Option<Dropout>,
     /// Whether masked keys and values may be assumed to be finite, and scores of ordinary size.
     /// Only LibTorch's CUDA kernels benefit from it.
@@ -69,9 +79,11 @@ impl TiledSettings {
         Self {
             shape,
             rule: Arc::new(rule),
+            gather: None,
             scale: 0.3,
             softcap: None,
             alibi: None,
+            has_relative_bias: false,
             dropout: None,
             assume_finite: false,
             program: Program::Softmax,

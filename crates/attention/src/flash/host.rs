@@ -136,6 +136,7 @@ fn with_call<B: Host, R>(
         shape: settings.shape,
         plan: &cpu::plan(settings),
         rule: &settings.rule,
+        gather: settings.gather.as_deref(),
         mask: mask
             .as_ref()
             .map(|(bytes, dims)| Broadcast::new(bytes.as_ref(), *dims)),
@@ -144,7 +145,11 @@ fn with_call<B: Host, R>(
         alibi: settings.alibi.as_deref(),
         bias: bias
             .as_ref()
-            .map(|(values, dims)| Broadcast::new(values.as_ref(), *dims)),
+            .map(|(values, dims)| match settings.has_relative_bias {
+                true => Broadcast::relative(values, shape.seq_q, shape.seq_k),
+                false => Broadcast::new(values, *dims),
+            }),
+        has_relative_bias: settings.has_relative_bias,
         dropout: settings.dropout,
         program: settings.program,
         parameter: parameter.as_deref().unwrap_or_default(),

@@ -51,6 +51,7 @@ mod portable;
 mod sigmoid;
 mod sink;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 #[cfg(feature = "tch")]
@@ -73,8 +74,9 @@ use self::ops::TiledForward;
 pub(crate) use self::portable::additive;
 pub use self::sigmoid::sigmoid_attention;
 pub use self::sink::flash_with_sink;
+use crate::pattern::gather::GatherPlan;
 use crate::pattern::rule::Rule;
-use crate::precision::widened;
+use crate::precision::{widen, widened};
 use crate::{AttentionOptions, Pattern};
 
 /// Flash attention: exact softmax attention without materialising the attention weights.
@@ -153,11 +155,28 @@ pub(crate) fn flash_with_program(
     run(op, tensors, options, extension)
 }
 
+/// Attention over gathered tiles, for tensors in host memory. The plan replaces the rule of the
+/// pattern; the tensor masks of the pattern are applied, too.
+pub(crate) fn flash_gathered(
+    op: &str,
+    tensors: [Tensor<4>; 3],
+    options: &AttentionOptions,
+    plan: Arc<GatherPlan>,
+) -> Tensor<4> {
+    let extension = Extension {
+        gather: Some(plan),
+        ..Extension::default()
+    };
+    run(op, tensors, options, extension).context
+}
+
 /// Arguments of a call besides the public options.
 #[derive(Clone)]
 struct Extension {
     /// Restricts the pattern.
     rule: Rule,
+    /// Replaces the rule of the pattern.
+    gather: Option<Arc<GatherPlan>>,
     program: Program,
     parameter: Option<Tensor<4>>,
     /// Index of the first head of the tensors among the heads of the call.
@@ -168,6 +187,7 @@ impl Default for Extension {
     fn default() -> Self {
         Self {
             rule: Rule::Full,
+            gather: None,
             program: Program::Softmax,
             parameter: None,
             first_head: 0,
@@ -201,8 +221,27 @@ fn run(
             None => per_head(op, tensors, options, &extension),
         };
     }
+    let options = &one_bias(op, [&query, &key, &value], options);
     let prepared = prepare(op, [&query, &key, &value], options, &extension);
     compute([query, key, value], options, prepared, extension.parameter)
+}
+
+/// The options with a relative bias as part of the bias, if there are both.
+fn one_bias<'a>(
+    op: &str,
+    tensors: [&Tensor<4>; 3],
+    options: &'a AttentionOptions,
+) -> Cow<'a, AttentionOptions> {
+    let (Some(bias), Some(_)) = (&options.bias, &options.relative_bias) else {
+        return Cow::Borrowed(options);
+    };
+    let shape = options.check_call(op, tensors);
+    let relative = options.relative_bias_rows(&shape, 0..shape.seq_q);
+    Cow::Owned(AttentionOptions {
+        bias: relative.map(|relative| widen(bias.clone()) + relative),
+        relative_bias: None,
+        ..options.clone()
+    })
 }
 
 /// The pattern with heads as part of the batch dimension, if nothing else depends on the head and
@@ -214,8 +253,9 @@ fn heads_in_batch(
     extension: &Extension,
 ) -> Option<Pattern> {
     let shape = options.check_call(op, [query, key, value]);
+    options.pattern.check(op, &shape);
     let depends_on_head = options.alibi.is_some()
-        || options.bias.is_some()
+        || options.has_bias()
         || options.dropout.is_some()
         || options.score_mod.is_some()
         || extension.parameter.is_some();
@@ -280,6 +320,7 @@ pub fn tile_loops(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> FlashOutput {
+    let options = &one_bias(OP, [&query, &key, &value], options);
     let mut prepared = prepare(OP, [&query, &key, &value], options, &Extension::default());
     prepared.0.is_portable = true;
     compute([query, key, value], options, prepared, None)
@@ -292,14 +333,15 @@ fn compute(
     parameter: Option<Tensor<4>>,
 ) -> FlashOutput {
     let stored = query.dtype();
-    let (kernel, dtype) = select(&query, mask.is_some(), options.bias.as_ref(), &settings);
+    let bias = kernel_bias(options);
+    let (kernel, dtype) = select(&query, mask.is_some(), bias.as_ref(), &settings);
     let qkv = [query, key, value].map(|tensor| cast(tensor, dtype).into_dispatch());
     log::trace!("flash attention: kernel {kernel}, {:?}", settings.shape);
     let mask = match mask {
         Some(mask) => DenseMask::Bool(mask.into_dispatch()),
         None => DenseMask::None,
     };
-    let bias = match options.bias.clone() {
+    let bias = match bias {
         Some(bias) => Optional::Tensor(cast(bias, dtype).into_dispatch()),
         None => Optional::None,
     };
@@ -334,8 +376,22 @@ pub fn selected_kernel(
             [query, key, value].map(|tensor| tensor.clone().slice_dim(1, 0..1));
         return selected_kernel(&query, &key, &value, &options.at_head(0));
     }
+    let options = &one_bias(OP, [query, key, value], options);
     let (settings, mask) = prepare(OP, [query, key, value], options, &Extension::default());
-    select(query, mask.is_some(), options.bias.as_ref(), &settings).0
+    select(
+        query,
+        mask.is_some(),
+        kernel_bias(options).as_ref(),
+        &settings,
+    )
+    .0
+}
+
+/// The bias as the kernels take it: `[1, heads, 1, seq_q + seq_k - 1]` if it is relative.
+fn kernel_bias(options: &AttentionOptions) -> Option<Tensor<4>> {
+    let relative = options.relative_bias.clone();
+    let relative = relative.map(|bias| bias.unsqueeze_dims(&[0, 2]));
+    options.bias.clone().or(relative)
 }
 
 /// The kernel of a call and the type it computes in: the stored type if the kernel supports half
@@ -375,12 +431,18 @@ fn prepare(
     let device = tensors[0].device();
     options.check_device(op, &device);
     let (rule, mask) = options.pattern.split(op, &shape, &device);
+    let rule = match extension.gather {
+        Some(_) => Rule::Full,
+        None => rule.and(extension.rule.clone()),
+    };
     let settings = TiledSettings {
         shape,
-        rule: Arc::new(rule.and(extension.rule.clone())),
+        rule: Arc::new(rule),
+        gather: extension.gather.clone(),
         scale: options.scale.unwrap_or(shape.default_scale()),
         softcap: options.softcap,
         alibi: options.alibi.as_deref().map(Arc::from),
+        has_relative_bias: options.relative_bias.is_some(),
         // A probability of zero needs no random numbers.
         dropout: options.dropout.filter(|dropout| dropout.probability > 0.0),
         assume_finite: options.assume_finite,

@@ -20,6 +20,7 @@
 pub(crate) mod additive;
 mod bias_gradient;
 mod call;
+mod relative_bias;
 
 use std::ops::Range;
 
@@ -103,7 +104,7 @@ pub(super) fn backward<B: Backend>(
         .bias
         .as_ref()
         .filter(|_| output_grads.needs_bias_grad)
-        .map(|bias| BiasGradient::<B>::new(bias.shape().dims()));
+        .map(|bias| BiasGradient::<B>::new(bias.shape().dims(), settings));
     let [query, key, value] = [saved.inputs.query, saved.inputs.key, saved.inputs.value];
 
     let key_tiles: Vec<Range<usize>> = tiles(settings.shape.seq_k, TILE).collect();
@@ -194,7 +195,7 @@ pub(super) fn backward<B: Backend>(
             let d_scores = zero_masked::<B>(d_scores, mask.clone());
             if let Some(d_bias) = &mut d_bias {
                 let by_head = call.split_heads(d_scores.clone(), queries.len());
-                d_bias.add(row, column, by_head);
+                d_bias.add(&tile, by_head);
             }
             let d_dots = match score_grad {
                 Some(grad) => zero_masked::<B>(B::float_mul(d_scores, grad), mask),
@@ -242,7 +243,7 @@ pub(super) fn backward<B: Backend>(
             concat(d_keys, key),
             concat(d_values, value),
         ],
-        bias: d_bias.map(|d_bias| d_bias.concat(&call.device)),
+        bias: d_bias.map(|d_bias| d_bias.finish(&call.device)),
         parameter: call.parameter.as_ref().map(|parameter| {
             if d_positions.is_empty() {
                 d_parameter.unwrap_or_else(|| call.zeros_like(parameter))

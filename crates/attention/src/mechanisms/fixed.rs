@@ -6,20 +6,26 @@
 //! query i attends to key j    if i / block = j / block, or j mod block >= block - summary
 //! ```
 //!
-//! With a block size near `sqrt(n)`, time grows as `summary · n · sqrt(n)` for a full or causal
-//! pattern, as many queries as keys, and no ALiBi, bias or dropout. Otherwise the result is the
-//! same, and time grows as `n²`.
+//! With a block size near `sqrt(n)`, time grows as `summary · n · sqrt(n)`. On a GPU, this holds for a
+//! full or causal pattern, as many queries as keys, and no ALiBi, bias or dropout. Otherwise, and
+//! with a score function, the result is the same, and time grows as `n²`.
+
+use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use zoo_spec::Fixed;
 
-use super::strided::{causal_if_separable, rounded_sqrt};
+use super::strided::{
+    causal_if_separable, consecutive_queries, key_range, rounded_sqrt, supports_gather,
+};
 use super::{Attention, Call, Inputs};
-use crate::flash::{flash, flash_with_log_sum_exp, flash_with_rule, merge};
+use crate::flash::{flash, flash_gathered, flash_with_log_sum_exp, flash_with_rule, merge};
+use crate::memo::Memo;
 use crate::pattern::BlockCausal;
+use crate::pattern::gather::{GatherPlan, Pass};
 use crate::pattern::rule::Rule;
 use crate::precision::{narrow, widen};
-use crate::{AttentionOptions, AttentionOutput, Pattern};
+use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
 impl Attention for Fixed {
     fn pattern(&self, seq_k: usize) -> Option<Pattern> {
@@ -41,8 +47,9 @@ impl Attention for Fixed {
 /// Attention to a query's own block of `block` positions and to the last `summary` positions of
 /// every block.
 ///
-/// With a full or causal pattern, as many queries as keys, and no ALiBi, bias or dropout, it
-/// computes `seq · (block + summary · seq / block)` scores; otherwise all of them.
+/// It computes `seq · (block + summary · seq / block)` scores; all of them with a score function and,
+/// on a GPU, with ALiBi, a bias, dropout, a pattern that is not full or causal, or fewer queries than
+/// keys.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the block size is
 /// zero.
@@ -59,6 +66,10 @@ pub fn fixed(
     assert!(block > 0, "{op}: a block size must be at least 1, got 0");
     let summary = summary.min(block);
     let is_sparse = block < shape.seq_k && summary > 0;
+    if is_sparse && supports_gather(&query, options) {
+        let plan = gather_plan(op, [block, summary], &options.pattern, &shape);
+        return flash_gathered(op, [query, key, value], options, plan);
+    }
     let is_causal = causal_if_separable(options, &shape);
     let Some(is_causal) = is_causal.filter(|_| is_sparse) else {
         let options = options.restricted_to(Pattern::fixed(block, summary));
@@ -82,6 +93,41 @@ pub fn fixed(
     let [key, value] = columns;
     let others = flash_with_rule(query, key, value, &options, other_blocks);
     narrow(merge(&[own, others]).context, stored)
+}
+
+/// The summary columns and the blocks of the queries, in one pass.
+fn gather_plan(
+    op: &str,
+    [block, summary]: [usize; 2],
+    pattern: &Pattern,
+    shape: &AttentionShape,
+) -> Arc<GatherPlan> {
+    static MEMO: Memo<([usize; 2], Rule, [usize; 3]), GatherPlan> = Memo::new();
+    pattern.check(op, shape);
+    let AttentionShape {
+        batch,
+        seq_q,
+        seq_k,
+        ..
+    } = *shape;
+    let sizes = [batch, seq_q, seq_k];
+    MEMO.get(([block, summary], pattern.rule(), sizes), |(_, rule, _)| {
+        let size = block as i64;
+        let groups = consecutive_queries(shape, |positions| {
+            let start = positions.start.div_euclid(size) * size;
+            let end = (positions.end - 1).div_euclid(size) * size + size;
+            let own = key_range(shape, start..end);
+            let is_column = |key: &u32| *key as usize % block >= block - summary;
+            let columns = (0..seq_k as u32).filter(|key| is_column(key) && !own.contains(key));
+            columns.chain(own.clone()).collect()
+        });
+        let pass = Pass {
+            groups,
+            rule: rule.clone().and(Pattern::fixed(block, summary).rule()),
+            excludes_own_position: false,
+        };
+        GatherPlan::from_passes(shape, &[pass])
+    })
 }
 
 /// The gathered summary columns of keys or values, without those that no other block attends to:

@@ -112,7 +112,7 @@ struct OrderIndependent {
 /// The pattern of the options without causality, if queries can be computed in any order.
 fn order_independent(options: &AttentionOptions) -> Option<OrderIndependent> {
     let has_positions = options.alibi.is_some()
-        || options.bias.is_some()
+        || options.has_bias()
         || options.dropout.is_some()
         || options.score_mod.is_some();
     if has_positions {

@@ -19,7 +19,7 @@ use super::{Attention, Call, Inputs};
 use crate::finite::{FiniteRows, poison};
 use crate::pattern::rule::query_position;
 use crate::precision::{narrow, widen};
-use crate::score_mod::{ScoreMod, ScoreTile};
+use crate::score_mod::{ScoreMod, ScoreTile, finite_or_zero};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern};
 
 impl Attention for Standard {
@@ -66,7 +66,7 @@ pub fn standard(
 
 /// Whether the options may mask a key, whose contents must then not reach the result.
 pub(crate) fn may_mask(options: &AttentionOptions) -> bool {
-    let has_mask = !matches!(options.pattern, Pattern::Full) || options.bias.is_some();
+    let has_mask = !matches!(options.pattern, Pattern::Full) || options.has_bias();
     has_mask && !options.assume_finite
 }
 
@@ -132,15 +132,18 @@ pub(crate) fn attend_with_scores(
     attend_with_weights(weights, value, options, shape, stored, may_mask(options))
 }
 
-/// Applies the score function, softcap, ALiBi and bias to the scores of some queries, `[batch, heads, queries, seq_k]`.
-/// The bias has the rows of these queries.
+/// Applies the score function, softcap, ALiBi and biases to the scores of some queries,
+/// `[batch, heads, queries, seq_k]`. The bias has the rows of these queries.
 pub(crate) fn apply_score_options(
     scores: Tensor<4>,
     options: &AttentionOptions,
     shape: &AttentionShape,
     queries: impl Iterator<Item = usize>,
 ) -> Tensor<4> {
-    let positions: Vec<i64> = queries.map(|query| query_position(shape, query)).collect();
+    let queries: Vec<usize> = queries.collect();
+    let position = |query: &usize| query_position(shape, *query);
+    let positions: Vec<i64> = queries.iter().map(position).collect();
+    let relative = options.relative_bias_rows(shape, queries.into_iter());
     let scores = match &options.score_mod {
         Some(score_mod) => apply_score_mod(scores, score_mod, &positions),
         None => scores,
@@ -153,10 +156,11 @@ pub(crate) fn apply_score_options(
         Some(slopes) => scores.clone() - alibi_penalty(slopes, positions, &scores),
         None => scores,
     };
-    match &options.bias {
-        Some(bias) => scores + widen(bias.clone()),
-        None => scores,
-    }
+    let bias = options.bias.clone().map(widen);
+    [bias, relative]
+        .into_iter()
+        .flatten()
+        .fold(scores, Tensor::add)
 }
 
 /// Scores modified by a function, for queries at these positions.
@@ -183,7 +187,7 @@ fn apply_score_mod(scores: Tensor<4>, score_mod: &ScoreMod, positions: &[i64]) -
             strides: [seq_k, 1],
         });
     }
-    let [before, after, derivatives] = [before, after, derivatives]
+    let [before, after, derivatives] = [before, after, finite_or_zero(&derivatives)]
         .map(|values| Tensor::<4>::from_data(TensorData::new(values, dims), options));
     // The difference is zero, but has the derivative of the function.
     after + (scores - before) * derivatives

@@ -7,14 +7,22 @@
 //! ```
 //!
 //! With a stride near `sqrt(n)`, every position reaches every other in two layers, and time grows
-//! as `n · sqrt(n)` for a full or causal pattern, as many queries as keys, and no ALiBi, bias or
-//! dropout. Otherwise the result is the same, and time grows as `n²`.
+//! as `n · sqrt(n)`. On a GPU, this holds for a full or causal pattern, as many queries as keys, and
+//! no ALiBi, bias or dropout. Otherwise, and with a score function, the result is the same, and time
+//! grows as `n²`.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use burn::tensor::Tensor;
+use zoo_kernels::is_on_host;
 use zoo_spec::Strided;
 
 use super::{Attention, Call, Inputs};
-use crate::flash::{FlashOutput, flash, flash_with_log_sum_exp, merge};
+use crate::flash::{FlashOutput, flash, flash_gathered, flash_with_log_sum_exp, merge};
+use crate::memo::Memo;
+use crate::pattern::gather::{GatherPlan, Group, MAX_QUERIES, Pass};
+use crate::pattern::rule::{Rule, query_position};
 use crate::precision::{narrow, widen};
 use crate::shape::pad_rows;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
@@ -42,8 +50,9 @@ pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
 
 /// Attention to the keys less than `stride` away and to every `stride`-th key.
 ///
-/// With a full or causal pattern, as many queries as keys, and no ALiBi, bias or dropout, it
-/// computes `seq · (2 stride + seq / stride)` scores; otherwise all of them.
+/// It computes `seq · (2 stride + seq / stride)` scores; all of them with a score function and, on a
+/// GPU, with ALiBi, a bias, dropout, a pattern that is not full or causal, or fewer queries than
+/// keys.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the stride is
 /// zero.
@@ -56,6 +65,10 @@ pub fn strided(
 ) -> Tensor<4> {
     let shape = options.check_call(OP, [&query, &key, &value]);
     let strided = strided_pattern(stride);
+    if stride < shape.seq_k && supports_gather(&query, options) {
+        let plan = gather_plan(stride, &options.pattern, &shape);
+        return flash_gathered(OP, [query, key, value], options, plan);
+    }
     let is_causal = causal_if_separable(options, &shape);
     let Some(is_causal) = is_causal.filter(|_| stride < shape.seq_k) else {
         return flash(query, key, value, &options.restricted_to(strided));
@@ -95,7 +108,7 @@ pub(super) fn causal_if_separable(
     shape: &AttentionShape,
 ) -> Option<bool> {
     let is_position_free = options.alibi.is_none()
-        && options.bias.is_none()
+        && !options.has_bias()
         && options.dropout.is_none()
         && options.score_mod.is_none();
     match options.pattern {
@@ -104,6 +117,82 @@ pub(super) fn causal_if_separable(
         Pattern::Causal => Some(true),
         _ => None,
     }
+}
+
+/// Whether a call can use gathered tiles: on the CPU, without a function of positions.
+pub(super) fn supports_gather(query: &Tensor<4>, options: &AttentionOptions) -> bool {
+    is_on_host(query) && options.score_mod.is_none() && !options.pattern.depends_on_head()
+}
+
+/// The keys of the window in the first pass, and every `stride`-th key in the second.
+fn gather_plan(stride: usize, pattern: &Pattern, shape: &AttentionShape) -> Arc<GatherPlan> {
+    static MEMO: Memo<(usize, Rule, [usize; 3]), GatherPlan> = Memo::new();
+    pattern.check(OP, shape);
+    let AttentionShape {
+        batch,
+        seq_q,
+        seq_k,
+        ..
+    } = *shape;
+    MEMO.get(
+        (stride, pattern.rule(), [batch, seq_q, seq_k]),
+        |(_, rule, _)| {
+            let side = stride - 1;
+            let near = consecutive_queries(shape, |positions| {
+                let keys = positions.start - side as i64..positions.end + side as i64;
+                key_range(shape, keys).collect()
+            });
+            let multiples = (0..stride).map(|remainder| Group {
+                queries: every(remainder, stride, seq_q, query_position(shape, 0)),
+                keys: every(remainder, stride, seq_k, 0),
+            });
+            let passes = [
+                Pass {
+                    groups: near,
+                    rule: rule.clone().and(Rule::Window {
+                        left: side,
+                        right: side,
+                    }),
+                    excludes_own_position: false,
+                },
+                Pass {
+                    groups: multiples.collect(),
+                    rule: rule.clone(),
+                    // It is in the window.
+                    excludes_own_position: true,
+                },
+            ];
+            GatherPlan::from_passes(shape, &passes)
+        },
+    )
+}
+
+/// All queries in groups of consecutive ones, with the keys that `keys` returns for their positions.
+pub(super) fn consecutive_queries(
+    shape: &AttentionShape,
+    keys: impl Fn(Range<i64>) -> Vec<u32>,
+) -> Vec<Group> {
+    let group = |first: usize| {
+        let queries = first..shape.seq_q.min(first + MAX_QUERIES);
+        let [start, end] = [queries.start, queries.end].map(|query| query_position(shape, query));
+        Group {
+            queries: (queries.start as u32..queries.end as u32).collect(),
+            keys: keys(start..end),
+        }
+    };
+    (0..shape.seq_q).step_by(MAX_QUERIES).map(group).collect()
+}
+
+/// The positions of a range that are those of keys.
+pub(super) fn key_range(shape: &AttentionShape, positions: Range<i64>) -> Range<u32> {
+    let [start, end] = [positions.start, positions.end].map(|at| at.clamp(0, shape.seq_k as i64));
+    start as u32..end as u32
+}
+
+/// The indices below `seq` whose position, `index + offset`, has this remainder.
+fn every(remainder: usize, stride: usize, seq: usize, offset: i64) -> Vec<u32> {
+    let first = (remainder as i64 - offset).rem_euclid(stride as i64);
+    (first as u32..seq as u32).step_by(stride).collect()
 }
 
 fn strided_pattern(stride: usize) -> Pattern {

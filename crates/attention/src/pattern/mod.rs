@@ -9,6 +9,11 @@ mod check;
 mod coverage;
 mod dense;
 mod documents;
+#[cfg_attr(
+    not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+    allow(dead_code)
+)]
+pub(crate) mod gather;
 mod plan;
 mod predicate;
 pub(crate) mod rule;
@@ -207,7 +212,8 @@ impl Pattern {
     /// [`from_fn`](Self::from_fn) with a function of the batch index, the query head, and the
     /// positions of query and key: PyTorch's `mask_mod`.
     ///
-    /// [`flash`](crate::flash()) computes it in O(n) memory; other mechanisms materialise the mask. The function is called for every example and head to build a plan,
+    /// Mechanisms that compute their scores in tiles need O(n) memory; the others materialise the mask.
+    /// The function is called for every example and head to build a plan,
     /// which is cached as for `from_fn`. Use `from_fn` for a function that depends on the
     /// positions only.
     ///

@@ -258,6 +258,50 @@ impl Rule {
         }
     }
 
+    /// [`visible_queries`](Self::visible_queries) of up to 64 queries in any order.
+    pub(crate) fn visible_among(
+        &self,
+        shape: &AttentionShape,
+        example: usize,
+        queries: &[u32],
+        key: u32,
+    ) -> u64 {
+        assert!(queries.len() <= 64, "at most 64 queries fit into the bits");
+        let all = u64::MAX.checked_shr(64 - queries.len() as u32).unwrap_or(0);
+        let bits = |is_visible: &dyn Fn(u32) -> bool| {
+            let bits = queries.iter().enumerate();
+            bits.fold(0, |all, (i, &query)| {
+                all | u64::from(is_visible(query)) << i
+            })
+        };
+        match self {
+            Self::Full => all,
+            Self::Causal => {
+                // The first query that attends to the key.
+                let first = i64::from(key) - query_position(shape, 0);
+                bits(&|query| i64::from(query) >= first)
+            }
+            Self::KeyLengths(lengths) if (key as usize) < lengths[example] => all,
+            Self::KeyLengths(_) => 0,
+            Self::And(a, b) => match a.visible_among(shape, example, queries, key) {
+                0 => 0,
+                bits => bits & b.visible_among(shape, example, queries, key),
+            },
+            rule => match queries {
+                [first, .., last]
+                    if (last - first) as usize == queries.len() - 1 && queries.is_sorted() =>
+                {
+                    let (first, last) = (*first as usize, *last as usize);
+                    all & rule.visible_queries(shape, example, first..last + 1, key as usize)
+                }
+                _ => bits(&|query| {
+                    let query = query as usize..query as usize + 1;
+                    rule.visible_queries(shape, example, query, key as usize) & 1 == 1
+                }),
+            },
+        }
+    }
+
     /// Appends the mask of a tile in row-major order, `true` where masked.
     pub(crate) fn write_mask(
         &self,

@@ -111,7 +111,7 @@ pub(crate) fn reject_score_options(op: &str, options: &AttentionOptions) {
     let unsupported = [
         ("softcap", options.softcap.is_some()),
         ("ALiBi", options.alibi.is_some()),
-        ("bias", options.bias.is_some()),
+        ("bias", options.has_bias()),
         ("a score function", options.score_mod.is_some()),
         ("dropout", options.dropout.is_some()),
     ];

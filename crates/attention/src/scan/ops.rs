@@ -113,7 +113,9 @@ fn backward<B: Host>(saved: Saved<B>, d_context: FloatTensor<B>) -> [FloatTensor
     let context = context.as_ref().map(B::elements).unwrap_or_default();
     let mut d_key = Uninit::new(inputs.key.shape().dims());
     let mut d_value = Uninit::new(inputs.value.shape().dims());
-    let is_contiguous = matches!(B::elements(&d_context), Cow::Borrowed(_));
+    let strides = B::strided(&d_context).map(|(_, strides)| strides);
+    let [_, heads, seq, width] = expected;
+    let is_contiguous = strides == Some([heads * seq * width, seq * width, width, 1]);
     let d_query = if shape.d_head == shape.d_value && is_contiguous {
         let mut d_query = B::into_unique(d_context);
         let grads = InputGrads {

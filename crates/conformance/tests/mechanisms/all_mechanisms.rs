@@ -1,6 +1,8 @@
 //! Fully masked rows, padding, NaN and unsupported inputs, for every mechanism at
 //! [small sizes](Mechanism::small_for_tests).
 
+use burn::tensor::TensorData;
+use zoo_attention::ScoreMod;
 use zoo_oracle::padding_effect;
 
 use crate::masked_values::is_close_slice;
@@ -19,6 +21,42 @@ pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite) {
 /// Whether a mechanism accepts problems with this requirement.
 pub(crate) fn supports(mechanism: Mechanism, requirement: Requirement) -> bool {
     requirement.unsupported_reason(mechanism).is_none()
+}
+
+/// A term that a score function adds has the effect of a bias with the same values.
+fn check_score_function(config: &MechanismConfig, device: &Device) {
+    let problem = Problem::small_for(config);
+    let term =
+        |head: usize, query: i64, key: i64| ((3 * head as i64 + query - 2 * key) as f32).sin();
+    let [_, heads, seq_q, seq_k] = problem.scores_shape();
+    let first = (seq_k - seq_q) as i64;
+    let values: Vec<f32> = (0..heads * seq_q * seq_k)
+        .map(|i| {
+            let (row, key) = (i / seq_k, i % seq_k);
+            term(row / seq_q, first + (row % seq_q) as i64, key as i64)
+        })
+        .collect();
+    let device = &device.clone().autodiff();
+    let tensors = Tensors::from_problem(&problem, device).require_grad();
+    let bias = TensorData::new(values, [1, heads, seq_q, seq_k]);
+    let bias = Tensor::from_data(bias, device);
+    let options = &tensors.options;
+    let score_mod = ScoreMod::bias(move |_, head, query, key| term(head, query, key));
+    let [plain, want, got] = [
+        options.clone(),
+        options.clone().with_bias(bias),
+        options.clone().with_score_mod(score_mod),
+    ]
+    .map(|options| {
+        let tensors = Tensors {
+            options,
+            ..tensors.clone()
+        };
+        tensors.results(tensors.attend(config))
+    });
+    let tolerance = Precision::F32.backward(0.0);
+    assert!(tolerance.compare("context", &plain[0], &want[0]).is_err());
+    assert_results_close(tolerance, got, want);
 }
 
 /// The causal mask and, if the mechanism supports it, the full mask.
@@ -45,6 +83,12 @@ const TESTS: &[(&str, Test)] = &[
         // Rejection is tested below.
         if supports(config.mechanism(), Requirement::DenseMask) {
             fully_masked_rows_are_zero(config, &Requirement::DenseMask.add_to(plain), device);
+        }
+    }),
+    ("score-functions-are-biases", |config, device| {
+        // The others reject both.
+        if supports(config.mechanism(), Requirement::Bias) {
+            check_score_function(config, device);
         }
     }),
     ("padding-has-no-effect", |config, device| {

@@ -1,8 +1,9 @@
 //! Masks and score functions of PyTorch's FlexAttention (attention-gym), sinks and sigmoid weights,
 //! forward and backward against the oracle.
 
-use zoo_attention::ScoreMod;
 use zoo_attention::flash::{flash, flash_with_sink, sigmoid_attention};
+use zoo_attention::mechanisms::Strided;
+use zoo_attention::{RelativeBuckets, ScoreMod};
 
 use crate::prelude::*;
 
@@ -66,18 +67,25 @@ const BIASES: &[(&str, Bias)] = &[
 ];
 
 const SOFTCAP: f32 = 1.5;
+/// Numbers of keys of two examples.
+const LENGTHS: [usize; 2] = [101, 85];
 
 pub(crate) fn trials(suite: &mut Suite) {
     for &(name, visible) in MASKS {
         suite.add_training(format!("flexible/mask/{name}"), move |device| {
             let pattern = Pattern::mask_fn(visible);
-            check(
-                &problem(),
-                visible,
-                |_, _, _, _| 0.0,
-                device,
-                move |options| options.with_pattern(pattern),
-            );
+            let none: Bias = |_, _, _, _| 0.0;
+            check(&problem(), visible, none, device, |options| {
+                options.with_pattern(pattern.clone())
+            });
+            // With keys of their own, heads are computed together.
+            let own_keys = problem().with_kv_heads(4);
+            let within = |batch, head, query, key| {
+                visible(batch, head, query, key) && key < LENGTHS[batch] as i64
+            };
+            check(&own_keys, within, none, device, |options| {
+                options.with_pattern(pattern.and(Pattern::key_lengths(LENGTHS)))
+            });
         });
     }
     for &(name, bias) in BIASES {
@@ -106,6 +114,26 @@ pub(crate) fn trials(suite: &mut Suite) {
             },
         );
     });
+    // The first tiles of every kernel are masked completely.
+    suite.add_training("flexible/score/minus-infinity", |device| {
+        let visible: Visible = |_, _, query, key| (0..20).contains(&(query - key));
+        let problem = Problem::new("flexible", [1, 2, 40, 600, 8]);
+        check(
+            &problem,
+            visible,
+            |_, _, _, _| 0.0,
+            device,
+            move |options| {
+                options.with_score_mod(ScoreMod::new(
+                    move |score, batch, head, query, key| match visible(batch, head, query, key) {
+                        true => score,
+                        false => f32::NEG_INFINITY,
+                    },
+                    |_, _, _, _, _| 1.0,
+                ))
+            },
+        );
+    });
     suite.add_training("flexible/score/per-head-mask", |device| {
         let visible: Visible = |_, head, query, key| (0..8_i64 << head).contains(&(query - key));
         let bias: Bias = |_, head, _, key| (head + 1) as f32 * 0.01 * key as f32;
@@ -113,6 +141,20 @@ pub(crate) fn trials(suite: &mut Suite) {
             let options = options.with_pattern(Pattern::mask_fn(visible));
             options.with_score_mod(ScoreMod::bias(bias))
         });
+    });
+    // Alone, with a bias, and by gathered tiles.
+    suite.add_training("flexible/relative-bias", |device| {
+        let strided = Strided { stride: Some(9) };
+        check_relative_bias(&problem(), &Mechanism::Flash.into(), device);
+        check_relative_bias(&problem(), &Mechanism::Standard.into(), device);
+        check_relative_bias(&problem(), &strided.into(), device);
+        let with_bias = problem().with_bias([2, 1, 70, 1]);
+        check_relative_bias(&with_bias, &Mechanism::Flash.into(), device);
+    });
+    // Several tiles of the portable loops.
+    suite.add_training("flexible/relative-bias/long", |device| {
+        let long = Problem::new("flexible", [1, 2, 300, 530, 8]);
+        check_relative_bias(&long, &Mechanism::Flash.into(), device);
     });
     for is_causal in [false, true] {
         let name = if is_causal { "causal" } else { "full" };
@@ -134,7 +176,7 @@ fn problem() -> Problem {
 /// are a bias.
 fn check(
     problem: &Problem,
-    visible: Visible,
+    visible: impl Fn(usize, usize, i64, i64) -> bool,
     bias: impl Fn(usize, usize, i64, i64) -> f32,
     device: &Device,
     with: impl FnOnce(AttentionOptions) -> AttentionOptions,
@@ -168,6 +210,67 @@ fn check(
     must(forward.check("context", &to_vec(context), &solution.context));
     let backward = Precision::F32.backward(solution.largest_score);
     must(tensors.check_gradients(&gradients, &solution, backward));
+}
+
+/// Compares a relative bias from the table of T5 with a bias of all pairs: the output, and the
+/// gradients of the inputs and of the table.
+fn check_relative_bias(problem: &Problem, mechanism: &MechanismConfig, device: &Device) {
+    let buckets = RelativeBuckets {
+        num_buckets: 12,
+        max_distance: 40,
+        is_bidirectional: true,
+    };
+    let [batch, heads, seq_q, seq_k] = problem.scores_shape();
+    let column =
+        |query: usize, key: usize| buckets.bucket(key as i64 - (query + seq_k - seq_q) as i64);
+    let values: Vec<f32> = (0..heads * 12).map(|i| (i as f32).sin()).collect();
+    let inputs = problem.inputs();
+    let tensors = Tensors::new(problem, &inputs, device).require_grad();
+    let own = tensors.options.bias.clone();
+
+    let table = Tensor::<1>::from_floats(values.as_slice(), device).reshape([heads, 12]);
+    let table = table.require_grad();
+    let bias = buckets.bias(table.clone(), seq_q, seq_k);
+    let options = tensors.options.clone().with_relative_bias(bias);
+    let relative = Tensors {
+        options,
+        ..tensors.clone()
+    };
+    let context = relative.attend(mechanism);
+    let gradients = relative.backward(context.clone());
+    let got = relative.input_gradients(&gradients);
+    let d_table = to_vec(table.grad(&gradients).expect("a gradient"));
+
+    let pairs = (0..heads * seq_q * seq_k).map(|i| {
+        let (row, key) = (i / seq_k, i % seq_k);
+        values[row / seq_q * 12 + column(row % seq_q, key)]
+    });
+    let pairs: Vec<f32> = pairs.collect();
+    let dense = Tensor::<1>::from_floats(pairs.as_slice(), device);
+    let dense = dense.reshape([1, heads, seq_q, seq_k]).require_grad();
+    let sum = match own {
+        Some(own) => dense.clone() + own,
+        None => dense.clone().expand([batch, heads, seq_q, seq_k]),
+    };
+    let tensors = Tensors {
+        options: tensors.options.clone().with_bias(sum),
+        ..tensors
+    };
+    let expected = tensors.attend(mechanism);
+    let gradients = tensors.backward(expected.clone());
+    let d_dense = to_vec(dense.grad(&gradients).expect("a gradient"));
+    let mut expected_table = vec![0.0; heads * 12];
+    for (i, d) in d_dense.into_iter().enumerate() {
+        let (row, key) = (i / seq_k, i % seq_k);
+        expected_table[row / seq_q * 12 + column(row % seq_q, key)] += d;
+    }
+    let tolerance = Precision::F32.backward(0.0);
+    must(tolerance.compare("context", &to_vec(context), &to_vec(expected)));
+    for (got, expected) in got.iter().zip(tensors.input_gradients(&gradients)) {
+        must(tolerance.compare("input gradient", got, &expected));
+    }
+    assert!(expected_table.iter().all(|d| *d != 0.0), "an empty bucket");
+    must(tolerance.compare("d_table", &d_table, &expected_table));
 }
 
 fn pattern(is_causal: bool) -> Pattern {
@@ -247,7 +350,8 @@ fn check_sink(is_causal: bool, device: &Device) {
     must(backward.check_with_min_scale(terms.d_bias, "d_sink", &got, &d_sink));
 }
 
-/// Sigmoid weights, their context and gradients by definition, in `f64`.
+/// Sigmoid weights with ALiBi, their context and gradients by definition, in `f64`. The causal ones
+/// have key lengths, too.
 fn check_sigmoid(is_causal: bool, device: &Device) {
     let problem = problem();
     let inputs = problem.inputs();
@@ -260,16 +364,20 @@ fn check_sigmoid(is_causal: bool, device: &Device) {
     let [mut d_query, mut d_key, mut d_value_sum] =
         [&inputs.query, &inputs.key, &inputs.value].map(|values| vec![0.0; values.len()]);
     let scale = 1.0 / (d_head as f64).sqrt();
+    let slopes = [0.0, 0.125, 0.25, 0.5];
     for row in 0..batch * heads * seq_q {
         let (head, query) = (row / seq_q, row % seq_q);
         for key in 0..seq_k {
-            if is_causal && key > query + seq_k - seq_q {
+            let position = query + seq_k - seq_q;
+            let is_masked = key > position || key >= LENGTHS[head / heads];
+            if is_causal && is_masked {
                 continue;
             }
             let key_row = head / group * seq_k + key;
             let product =
                 |x: usize| at(&inputs.query, row, d_head, x) * at(&inputs.key, key_row, d_head, x);
-            let score: f64 = scale * (0..d_head).map(product).sum::<f64>();
+            let penalty = slopes[head % heads] * position.abs_diff(key) as f32;
+            let score: f64 = scale * (0..d_head).map(product).sum::<f64>() - f64::from(penalty);
             let weight = 1.0 / (1.0 + (-score).exp());
             let mut d_weight = 0.0;
             for x in 0..d_value {
@@ -289,7 +397,13 @@ fn check_sigmoid(is_causal: bool, device: &Device) {
         }
     }
     let tensors = Tensors::new(&problem, &inputs, device).require_grad();
-    let options = AttentionOptions::new().with_pattern(pattern(is_causal));
+    let pattern = match is_causal {
+        true => Pattern::Causal.and(Pattern::key_lengths(LENGTHS)),
+        false => Pattern::Full,
+    };
+    let options = AttentionOptions::new()
+        .with_pattern(pattern)
+        .with_alibi(slopes);
     let got = tensors.apply(|query, key, value, _| sigmoid_attention(query, key, value, &options));
     let gradients = tensors.backward(got.clone());
     must(

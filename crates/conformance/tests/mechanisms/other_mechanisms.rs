@@ -61,6 +61,21 @@ const PROBLEMS: [&str; 12] = [
 fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
     let grouped = Problem::new("both-directions", [2, 4, 50, 50, 8]).with_kv_heads(2);
     let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
+    // Several rows and tiles of gathered queries and keys.
+    let options = Problem::new("options", [2, 4, 230, 300, 8])
+        .with_kv_heads(2)
+        .with_d_value(5)
+        .with_alibi()
+        .with_bias([1, 4, 230, 300])
+        .with_dropout((0.2, 5))
+        .with_mask(Mask::All(vec![
+            Mask::Causal,
+            Mask::KeyLengths(vec![300, 250]),
+        ]));
+    let dense = Problem::new("dense-mask", [2, 2, 230, 150, 8]).with_mask(Mask::Random {
+        masked: 0.3,
+        fully_masked_every: 7,
+    });
     let strided = |stride| Strided { stride }.into();
     let fixed = |block, summary| {
         Fixed {
@@ -70,6 +85,12 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         .into()
     };
     vec![
+        ("strided-by-3", strided(Some(3)), options.clone()),
+        ("strided-by-70", strided(Some(70)), options.clone()),
+        ("fixed-by-70", fixed(Some(70), 30), options.clone()),
+        ("fixed-by-7", fixed(Some(7), 4), options),
+        ("strided-by-11", strided(Some(11)), dense.clone()),
+        ("fixed-by-11", fixed(Some(11), 3), dense),
         ("strided", strided(None), grouped.clone()),
         ("strided-by-16", strided(Some(16)), grouped.clone()),
         ("fixed", fixed(None, 2), grouped.clone()),

@@ -3,7 +3,7 @@ use crate::keys::{LENGTH, LENGTH_OR_NONE, Presence};
 
 mechanism! {
     /// Softmax over the query's own block and the last c keys of every block, blocks of sqrt(n).
-    #[about(time = "n·sqrt(n)·c; n² with dropout, bias, ALiBi, lengths", memory = "n", Exact, "strided.md")]
+    #[about(time = "n·sqrt(n)·c; GPU: n² with some options", memory = "n", Exact, "strided.md")]
     #[formula("o_i = Σ_j softmax_j(q_i·k_j / √d) v_j over j in the block of i or at the end of any block")]
     #[paper("Child 2019", "https://arxiv.org/abs/1904.10509")]
     pub struct Fixed = "fixed" {

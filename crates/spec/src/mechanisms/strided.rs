@@ -3,7 +3,7 @@ use crate::keys::{LENGTH, Presence};
 
 mechanism! {
     /// Softmax over the keys less than s away and every s-th key, s = sqrt(n).
-    #[about(time = "n·sqrt(n); n² with dropout, bias, ALiBi, lengths", memory = "n", Exact, "strided.md")]
+    #[about(time = "n·sqrt(n); GPU: n² with some options", memory = "n", Exact, "strided.md")]
     #[formula("o_i = Σ_j softmax_j(q_i·k_j / √d) v_j over |i - j| < stride or (i - j) mod stride = 0")]
     #[paper("Child 2019", "https://arxiv.org/abs/1904.10509")]
     pub struct Strided = "strided" {

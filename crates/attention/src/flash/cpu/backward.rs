@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use zoo_kernels::cpu::Simd;
-use zoo_kernels::cpu::dispatch;
 use zoo_kernels::cpu::matmul::{Accumulate, matmul};
+use zoo_kernels::cpu::{Simd, add, dispatch};
 
 use super::additive::{AdditiveGrads, MAX_LANES};
 use super::call::{BackwardInputs, Call, GradSlices};
 use super::finite::{add_non_finite_by_key, add_non_finite_by_query, finite_copy};
 use super::hard::NO_KEY;
 use super::kernel::{KEYS, QUERIES, columns_of, columns_to_rows, rows_of};
-use super::tile_gradients::{GradTarget, TileBuffers};
+use super::tile_gradients::{GradTarget, QueryRows, TileBuffers};
 use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
+use crate::pattern::gather::Indices;
 
 dispatch! {
     /// The gradients of some rows of tiles.
@@ -33,8 +33,8 @@ dispatch! {
         saved: &BackwardInputs<'_>,
         head: [usize; 2],
         row: usize,
-        strides: [usize; 2],
-        d_bias: &mut [f32],
+        strides: [isize; 2],
+        d_bias: (isize, &mut [f32]),
     ) by backward_bias_tile;
 }
 
@@ -64,7 +64,14 @@ unsafe fn backward_part<S: Simd>(
     let len = |is_padded: bool, rows: usize, width: usize| if is_padded { rows * width } else { 0 };
 
     let is_additive = call.program == Program::Additive;
+    let is_gathered = call.gather.is_some();
+    let [query_len, context_len, d_context_len] = QueryRows::buffer_lens(call);
     let sizes = [
+        query_len,
+        context_len,
+        d_context_len,
+        len(is_gathered, KEYS, wide_head),
+        len(is_gathered, KEYS, wide_value),
         d_head * QUERIES,
         len(is_additive, d_head, MAX_LANES),
         len(is_additive, KEYS, S::LANES),
@@ -75,6 +82,11 @@ unsafe fn backward_part<S: Simd>(
     ];
     let (mut scratch, mut tile_scratch) = (Scratch::take(), Scratch::take());
     let [
+        query_buffer,
+        context_buffer,
+        d_context_buffer,
+        d_key_tile,
+        d_value_tile,
         d_query_t,
         d_vector,
         by_key,
@@ -95,9 +107,14 @@ unsafe fn backward_part<S: Simd>(
         &mut *grads.d_value
     };
     // The first query tile that attends to a key tile overwrites its gradients, later ones add to
-    // them. No zero-initialisation is needed, and new memory is not read before it is written,
+    // them; gathered tiles overlap, so all of them add. No zero-initialisation is needed, and new memory is not read before it is written,
     // which would cause two page faults.
-    let mut is_written = vec![false; seq_k.div_ceil(KEYS)];
+    let mut is_written = vec![is_gathered; seq_k.div_ceil(KEYS)];
+    if is_gathered {
+        grads.d_query.fill(0.0);
+        d_key.fill(0.0);
+        d_value_sum.fill(0.0);
+    }
     let is_hard = matches!(call.program, Program::Hard(_));
     if is_hard {
         // The gradient of the context goes to the selected values only.
@@ -105,18 +122,21 @@ unsafe fn backward_part<S: Simd>(
     }
 
     let key = call.key.head(kv_head, seq_k * d_head);
-    let rows_per_head = call.plan.rows();
     let mut written = 0;
     for row in rows {
-        let query_head = kv_head % kv_heads * group + row / rows_per_head;
-        let row = row % rows_per_head;
-        let queries = call.plan.queries(row);
+        let [query_head, row] = call.locate_row(kv_head, row);
+        let queries = call.queries([example, query_head], row);
         let count = queries.len();
-        let first = (example * heads + query_head) * seq_q + queries.start;
-        let query = &call.query[first * d_head..][..count * d_head];
-        let d_context = &saved.d_context[first * d_value..][..count * d_value];
+        let first = (example * heads + query_head) * seq_q;
+        let query_buffers = [
+            &mut *query_buffer,
+            &mut *context_buffer,
+            &mut *d_context_buffer,
+        ];
+        let rows = QueryRows::gather(call, saved, first, &queries, query_buffers);
+        let (query, d_context) = (rows.query, rows.d_context);
         // SAFETY: the caller enabled the instructions.
-        unsafe { buffers.load_queries::<S>(call, saved, first, count) };
+        unsafe { buffers.load_queries::<S>(call, saved, first, &queries, &rows) };
         // Non-finite elements of a query must not reach the gradients of masked keys.
         let (finite_query, finite_d_context) =
             (finite_copy(query, true), finite_copy(d_context, true));
@@ -135,7 +155,8 @@ unsafe fn backward_part<S: Simd>(
         d_query_t.fill(0.0);
         d_vector.fill(0.0);
         if is_hard {
-            let selected = &saved.selected[first..][..count];
+            let queries = queries.range();
+            let selected = &saved.selected[first + queries.start..][..count];
             for (i, (key, d_context)) in selected
                 .iter()
                 .zip(d_context.chunks_exact(d_value))
@@ -150,12 +171,26 @@ unsafe fn backward_part<S: Simd>(
             if buffers.excludes(call, &tile.keys) {
                 continue;
             }
-            let (key_count, first_key) = (tile.keys.len(), tile.keys.start);
-            let is_written = &mut is_written[first_key / KEYS];
-            let mode = if std::mem::replace(is_written, true) {
-                Accumulate::Add
-            } else {
-                Accumulate::Overwrite
+            let key_count = tile.keys.len();
+            let (d_key_rows, d_value_rows, mode) = match &tile.keys {
+                Indices::Range(keys) => {
+                    let is_written = &mut is_written[keys.start / KEYS];
+                    let mode = if std::mem::replace(is_written, true) {
+                        Accumulate::Add
+                    } else {
+                        Accumulate::Overwrite
+                    };
+                    (
+                        &mut d_key[keys.start * wide_head..keys.end * wide_head],
+                        &mut d_value_sum[keys.start * wide_value..keys.end * wide_value],
+                        mode,
+                    )
+                }
+                Indices::List(keys) => (
+                    &mut d_key_tile[..keys.len() * wide_head],
+                    &mut d_value_tile[..keys.len() * wide_value],
+                    Accumulate::Overwrite,
+                ),
             };
             // SAFETY: the caller enabled the instructions; the buffers have the sizes above.
             unsafe {
@@ -166,47 +201,42 @@ unsafe fn backward_part<S: Simd>(
                         [key_count, count, wide_value],
                         rows_of(buffers.weights.as_ptr(), QUERIES),
                         (d_context_rows, wide_value),
-                        (
-                            d_value_sum.as_mut_ptr().add(first_key * wide_value),
-                            wide_value,
-                        ),
+                        (d_value_rows.as_mut_ptr(), wide_value),
                         mode,
                     );
                     if finite_d_context.is_some() {
-                        let sums =
-                            &mut d_value_sum[first_key * wide_value..][..key_count * wide_value];
-                        add_non_finite_by_query(
-                            buffers.weights,
-                            d_context,
-                            d_value,
-                            (sums, wide_value),
-                        );
+                        let sums = (&mut *d_value_rows, wide_value);
+                        add_non_finite_by_query(buffers.weights, d_context, d_value, sums);
                     }
                 }
-                let key_rows = &key[first_key * d_head..][..key_count * d_head];
                 if is_additive {
-                    let d_key = &mut d_key[first_key * wide_head..][..key_count * wide_head];
                     if mode == Accumulate::Overwrite {
-                        d_key.fill(0.0);
+                        d_key_rows.fill(0.0);
                     }
                     let grads = AdditiveGrads {
                         d_query_t,
-                        d_key: (d_key, wide_head),
+                        d_key: (d_key_rows, wide_head),
                         d_vector,
                         by_key,
                     };
+                    let keys = tile.keys.range();
+                    let key_rows = &key[keys.start * d_head..keys.end * d_head];
                     buffers.additive_backward::<S>(key_rows, call.vector(query_head), grads);
                     continue;
                 }
+                let key_rows = match &tile.keys {
+                    Indices::Range(keys) => &key[keys.start * d_head..keys.end * d_head],
+                    Indices::List(keys) => &buffers.keys[..keys.len() * d_head],
+                };
                 matmul::<S, false>(
                     [key_count, count, wide_head],
                     rows_of(buffers.d_scores.as_ptr(), QUERIES),
                     (query_rows, wide_head),
-                    (d_key.as_mut_ptr().add(first_key * wide_head), wide_head),
+                    (d_key_rows.as_mut_ptr(), wide_head),
                     mode,
                 );
                 // dQ += dSᵀ · K, transposed like the queries.
-                let finite_key = finite_copy(key_rows, call.may_mask(tile.is_unmasked));
+                let finite_key = finite_copy(key_rows, call.may_mask(tile.is_unmasked()));
                 let finite_rows = finite_key.as_deref().unwrap_or(key_rows);
                 matmul::<S, false>(
                     [d_head, key_count, QUERIES],
@@ -219,10 +249,26 @@ unsafe fn backward_part<S: Simd>(
                     add_non_finite_by_key(buffers.d_scores, key_rows, d_head, d_query_t);
                 }
                 if finite_query.is_some() {
-                    let sums = &mut d_key[first_key * wide_head..][..key_count * wide_head];
-                    add_non_finite_by_query(buffers.d_scores, query, d_head, (sums, wide_head));
+                    let sums = (&mut *d_key_rows, wide_head);
+                    add_non_finite_by_query(buffers.d_scores, query, d_head, sums);
                 }
             }
+            if let Indices::List(keys) = &tile.keys {
+                scatter_add(d_key_tile, keys, d_key, wide_head);
+                scatter_add(d_value_tile, keys, d_value_sum, wide_value);
+            }
+        }
+        if is_gathered {
+            // The queries are not read again.
+            let rows = &mut query_buffer[..count * d_head];
+            // SAFETY: the caller enabled the instructions.
+            unsafe { columns_to_rows::<S>(d_query_t, rows, d_head) };
+            let head_len = seq_q * d_head;
+            let d_query = &mut grads.d_query[query_head % group * head_len..][..head_len];
+            for (row, query) in rows.chunks_exact(d_head).zip(queries.iter()) {
+                add(&mut d_query[query * d_head..][..d_head], row);
+            }
+            continue;
         }
         let d_query = &mut grads.d_query[written * d_head..][..count * d_head];
         // SAFETY: the caller enabled the instructions.
@@ -264,7 +310,7 @@ unsafe fn backward_part<S: Simd>(
 }
 
 /// Adds the contribution of one query tile of one head. A stride of zero in `strides` (query, key)
-/// means that `d_bias` is broadcast in that dimension.
+/// means that `d_bias` is broadcast in that dimension; its first element is at `offset`.
 ///
 /// # Safety
 ///
@@ -275,26 +321,36 @@ unsafe fn backward_bias_tile<S: Simd>(
     saved: &BackwardInputs<'_>,
     [example, head]: [usize; 2],
     row: usize,
-    strides: [usize; 2],
-    d_bias: &mut [f32],
+    strides: [isize; 2],
+    (offset, d_bias): (isize, &mut [f32]),
 ) {
-    let queries = call.plan.queries(row);
-    let first = (example * call.shape.heads + head) * call.shape.seq_q + queries.start;
-    let mut scratch = Scratch::take();
-    let mut buffers = TileBuffers::new(call, &mut scratch);
+    let queries = call.queries([example, head], row);
+    let first = (example * call.shape.heads + head) * call.shape.seq_q;
+    let (mut scratch, mut tile_scratch) = (Scratch::take(), Scratch::take());
+    let query_buffers = scratch.split(QueryRows::buffer_lens(call));
+    let rows = QueryRows::gather(call, saved, first, &queries, query_buffers);
+    let mut buffers = TileBuffers::new(call, &mut tile_scratch);
     // SAFETY: the caller enabled the instructions.
-    unsafe { buffers.load_queries::<S>(call, saved, first, queries.len()) };
+    unsafe { buffers.load_queries::<S>(call, saved, first, &queries, &rows) };
     for tile in call.tiles([example, head], row) {
         if buffers.excludes(call, &tile.keys) {
             continue;
         }
         // SAFETY: the caller enabled the instructions.
         unsafe { buffers.compute_tile::<S>(call, &tile, GradTarget::Scores) };
-        for (column, key) in buffers.d_scores.chunks_exact(QUERIES).zip(tile.keys) {
-            for (query, d_score) in column[..queries.len()].iter().enumerate() {
-                d_bias[query * strides[0] + key * strides[1]] += d_score;
+        for (column, key) in buffers.d_scores.chunks_exact(QUERIES).zip(tile.keys.iter()) {
+            for (query, d_score) in queries.iter().zip(column) {
+                let at = query as isize * strides[0] + key as isize * strides[1] - offset;
+                d_bias[at as usize] += d_score;
             }
         }
+    }
+}
+
+/// Adds rows to those of the given indices.
+fn scatter_add(rows: &[f32], indices: &[u32], sums: &mut [f32], width: usize) {
+    for (row, &index) in rows.chunks_exact(width).zip(indices) {
+        add(&mut sums[index as usize * width..][..width], row);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Arguments of the CPU kernels.
 
 use std::f32::consts::LOG2_E;
-use std::ops::Range;
 
 use super::gaussian::Positions;
 use crate::analysis::weights::HardSelection;
 use crate::flash::broadcast::Broadcast;
 use crate::flash::call::Program;
 use crate::pattern::TilePlan;
+use crate::pattern::gather::{GatherPlan, GatheredRows, Indices};
 use crate::pattern::rule::Rule;
 use crate::score_mod::ScoreMod;
 use crate::{AttentionShape, Dropout};
@@ -18,6 +18,8 @@ pub(crate) struct Call<'a> {
     pub(crate) plan: &'a TilePlan,
     /// The visible pairs within those tiles.
     pub(crate) rule: &'a Rule,
+    /// Replaces `plan` and `rule`.
+    pub(crate) gather: Option<&'a GatherPlan>,
     /// An additional mask: zero where visible.
     pub(crate) mask: Option<Broadcast<'a, u8>>,
     pub(crate) scale: f32,
@@ -25,6 +27,8 @@ pub(crate) struct Call<'a> {
     /// The slope of each head.
     pub(crate) alibi: Option<&'a [f32]>,
     pub(crate) bias: Option<Broadcast<'a, f32>>,
+    /// Whether the bias is given for each relative position.
+    pub(crate) has_relative_bias: bool,
     pub(crate) dropout: Option<Dropout>,
     pub(crate) program: Program,
     /// The parameter of the program; empty without one.
@@ -73,12 +77,15 @@ impl Call<'_> {
         self.dropout.is_some() || matches!(self.program, Program::Gaussian { .. })
     }
 
-    /// The positions of `count` queries from `first` on, counted over all examples and heads.
-    pub(super) fn positions(&self, first: usize, count: usize) -> Option<Positions> {
+    /// The positions of queries of the head whose first query, counted over all examples and heads,
+    /// is `first`.
+    pub(super) fn positions(&self, first: usize, queries: &Indices<'_>) -> Option<Positions> {
         match self.program {
             Program::Gaussian { window } => {
                 let columns = self.position_columns();
-                let rows = &self.parameter[first * columns..][..count * columns];
+                let queries = queries.range();
+                let rows = &self.parameter[(first + queries.start) * columns..];
+                let rows = &rows[..queries.len() * columns];
                 Some(Positions::new(rows, columns, window))
             }
             Program::Softmax | Program::Additive | Program::Sigmoid | Program::Hard(_) => None,
@@ -126,33 +133,81 @@ impl Call<'_> {
         !is_unmasked || self.mask.is_some() || self.bias.is_some() || has_window
     }
 
-    /// The tiles of a row of the plan, for the queries of `[example, head]`.
-    pub(super) fn tiles(&self, head: [usize; 2], row: usize) -> impl Iterator<Item = Tile> {
-        let [example, head] = head;
-        let queries = self.plan.queries(row);
-        let tiles = self.plan.tiles(example, row);
-        tiles.map(move |(keys, is_unmasked)| Tile {
-            example,
-            head,
-            queries: queries.clone(),
-            keys,
-            is_unmasked,
-        })
+    /// The gathered rows of `[example, head]`, if there are any.
+    pub(super) fn gathered(&self, head: [usize; 2]) -> Option<&GatheredRows> {
+        self.gather.map(|plan| plan.head(&self.shape, head))
     }
 
-    /// A bit set of which of up to 64 queries of `[example, head]` attend to a key.
-    pub(super) fn visible(
-        &self,
-        [example, head]: [usize; 2],
-        queries: Range<usize>,
-        key: usize,
-    ) -> u64 {
-        let mut visible = self
-            .rule
-            .visible_queries(&self.shape, example, queries.clone(), key);
+    /// Number of rows of tiles of `[example, head]`.
+    pub(super) fn num_rows(&self, head: [usize; 2]) -> usize {
+        self.gathered(head)
+            .map_or_else(|| self.plan.rows(), GatheredRows::len)
+    }
+
+    /// The query head and the row of a row that is counted over all heads that share a key and value
+    /// head.
+    pub(super) fn locate_row(&self, kv_head: usize, mut row: usize) -> [usize; 2] {
+        let (kv_heads, group) = (self.shape.kv_heads, self.shape.group());
+        let mut head = kv_head % kv_heads * group;
+        loop {
+            let rows = self.num_rows([kv_head / kv_heads, head]);
+            if row < rows {
+                return [head, row];
+            }
+            row -= rows;
+            head += 1;
+        }
+    }
+
+    /// The queries of a row of tiles.
+    pub(super) fn queries(&self, head: [usize; 2], row: usize) -> Indices<'_> {
+        match self.gathered(head) {
+            Some(rows) => rows.queries(row),
+            None => Indices::Range(self.plan.queries(row)),
+        }
+    }
+
+    /// The tiles of a row, for the queries of `[example, head]`.
+    pub(super) fn tiles(&self, head: [usize; 2], row: usize) -> impl Iterator<Item = Tile<'_>> {
+        let [example, query_head] = head;
+        let gathered = self.gathered(head);
+        let tile = move |keys, visible| Tile {
+            example,
+            head: query_head,
+            queries: self.queries(head, row),
+            keys,
+            visible,
+        };
+        let planned = gathered.is_none().then(|| self.plan.tiles(example, row));
+        let planned = planned
+            .into_iter()
+            .flatten()
+            .map(move |(keys, is_full)| tile(Indices::Range(keys), Visible::from_plan(is_full)));
+        let gathered = gathered.into_iter().flat_map(move |rows| rows.tiles(row));
+        planned.chain(gathered.map(move |(keys, visible)| {
+            let visible = match visible {
+                [] => Visible::All,
+                visible => Visible::Bits(visible),
+            };
+            tile(keys, visible)
+        }))
+    }
+
+    /// A bit set of which of the queries of a tile attend to its key of index `i`.
+    pub(super) fn visible(&self, tile: &Tile<'_>, i: usize) -> u64 {
+        let (example, key) = (tile.example, tile.keys.get(i));
+        let mut visible = match tile.visible {
+            Visible::All => u64::MAX,
+            Visible::Bits(visible) => visible[i],
+            Visible::Rule => {
+                let queries = tile.queries.range();
+                self.rule
+                    .visible_queries(&self.shape, example, queries, key)
+            }
+        };
         if let Some(mask) = self.mask {
-            for (bit, query) in queries.enumerate() {
-                if mask.get([example, head, query, key]) != 0 {
+            for (bit, query) in tile.queries.iter().enumerate() {
+                if mask.get([example, tile.head, query, key]) != 0 {
                     visible &= !(1 << bit);
                 }
             }
@@ -161,14 +216,58 @@ impl Call<'_> {
     }
 }
 
-/// A range of queries of one head and a range of keys.
-pub(super) struct Tile {
+/// Queries and keys of one head.
+pub(super) struct Tile<'a> {
     pub(super) example: usize,
     pub(super) head: usize,
-    pub(super) queries: Range<usize>,
-    pub(super) keys: Range<usize>,
-    /// The rule masks nothing in it.
-    pub(super) is_unmasked: bool,
+    pub(super) queries: Indices<'a>,
+    pub(super) keys: Indices<'a>,
+    pub(super) visible: Visible<'a>,
+}
+
+/// The pairs of a tile that the pattern does not mask.
+#[derive(Clone, Copy)]
+pub(super) enum Visible<'a> {
+    All,
+    /// Those of the rule of the call.
+    Rule,
+    /// For each key, a bit for each query.
+    Bits(&'a [u64]),
+}
+
+impl Visible<'_> {
+    /// The pairs of a tile of the plan.
+    pub(super) fn from_plan(is_full: bool) -> Self {
+        if is_full { Self::All } else { Self::Rule }
+    }
+}
+
+impl Tile<'_> {
+    /// Whether the pattern masks nothing in it.
+    pub(super) fn is_unmasked(&self) -> bool {
+        matches!(self.visible, Visible::All)
+    }
+}
+
+/// The rows of the given indices: those of `rows` if they are contiguous, otherwise copied to the
+/// buffer.
+#[inline(always)]
+pub(super) fn gather_rows<'a>(
+    rows: &'a [f32],
+    width: usize,
+    indices: &Indices<'_>,
+    buffer: &'a mut [f32],
+) -> &'a [f32] {
+    match indices {
+        Indices::Range(range) => &rows[range.start * width..range.end * width],
+        Indices::List(indices) => {
+            let buffer = &mut buffer[..indices.len() * width];
+            for (into, &index) in buffer.chunks_exact_mut(width).zip(*indices) {
+                into.copy_from_slice(&rows[index as usize * width..][..width]);
+            }
+            buffer
+        }
+    }
 }
 
 /// Saved results of the forward pass and output gradients.

@@ -12,10 +12,11 @@ use zoo_kernels::cpu::dispatch;
 use zoo_kernels::cpu::parallel::threads;
 use zoo_kernels::cpu::{InstructionSet, Simd};
 
-use super::call::{Call, STATS};
+use super::call::{Call, STATS, Tile, Visible};
 use super::kernel::KEYS;
 use super::score::{add_bias, apply_softcap};
 use crate::cpu::scratch::Scratch;
+use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
 
 /// The most queries per head that are computed here: from a dozen on, a tile of 64 is faster.
@@ -252,9 +253,15 @@ impl KeyTile<'_> {
             }
         }
         if !self.is_unmasked || call.mask.is_some() {
-            let head = [self.example, head];
-            for (score, key) in scores.iter_mut().zip(self.keys.clone()) {
-                if call.visible(head, query..query + 1, key) & 1 == 0 {
+            let tile = Tile {
+                example: self.example,
+                head,
+                queries: Indices::Range(query..query + 1),
+                keys: Indices::Range(self.keys.clone()),
+                visible: Visible::from_plan(self.is_unmasked),
+            };
+            for (i, score) in scores.iter_mut().enumerate() {
+                if call.visible(&tile, i) & 1 == 0 {
                     *score = f32::NEG_INFINITY;
                 }
             }

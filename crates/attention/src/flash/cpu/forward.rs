@@ -7,8 +7,9 @@ use zoo_kernels::cpu::dispatch;
 use zoo_kernels::cpu::matmul::{Accumulate, matmul};
 
 use super::additive::{additive_scores, query_powers, select_form};
-use super::call::{Call, STATS};
+use super::call::{Call, STATS, gather_rows};
 use super::finite::{add_non_finite_by_key, finite_copy};
+use super::gaussian::Positions;
 use super::hard::{NO_KEY, Selection, add_gumbel_noise};
 use super::kernel::{
     KEYS, QUERIES, columns_of, columns_to_rows, multiply, online_softmax, rows_of, rows_to_columns,
@@ -24,13 +25,23 @@ dispatch! {
     pub(super) unsafe fn forward(
         call: &Call<'_>,
         head: usize,
-        queries: Range<usize>,
+        row: usize,
+        start: Start,
         context: &mut [f32],
         stats: &mut [f32],
     ) by forward_tile;
 }
 
-/// `stats` gets the [statistics](crate::flash::call::Saved::stats) of each row.
+/// What the context and the statistics contain at the start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Nothing.
+    Empty,
+    /// The result for other keys, with which this one is merged.
+    Partial,
+}
+
+/// Context and [statistics](crate::flash::call::Saved::stats) of the queries of a row of tiles.
 ///
 /// # Safety
 ///
@@ -39,7 +50,8 @@ dispatch! {
 unsafe fn forward_tile<S: Simd>(
     call: &Call<'_>,
     head: usize,
-    queries: Range<usize>,
+    row: usize,
+    start: Start,
     context: &mut [f32],
     stats: &mut [f32],
 ) {
@@ -49,9 +61,8 @@ unsafe fn forward_tile<S: Simd>(
     let kv_head = example * call.shape.kv_heads + query_head / call.shape.group();
     let key = call.key.head(kv_head, seq_k * d_head);
     let value = call.value.head(kv_head, seq_k * d_value);
-    let first_query = head * seq_q + queries.start;
-    let query = &call.query[first_query * d_head..][..queries.len() * d_head];
-    let positions = call.positions(first_query, queries.len());
+    let queries = call.queries([example, query_head], row);
+    let positions = call.positions(head * seq_q, &queries);
     let is_additive = call.program == Program::Additive;
 
     let factor_keys = if call.has_factors() { KEYS } else { 0 };
@@ -60,7 +71,12 @@ unsafe fn forward_tile<S: Simd>(
     } else {
         [0, 0]
     };
-    let rows = [d_head, KEYS, d_value, 1, 1, factor_keys].map(|rows| rows * QUERIES);
+    // Gathered rows of queries, keys and values.
+    let [gathered_len, query_rows] = match call.gather {
+        Some(_) => [KEYS * d_head.max(d_value), d_head],
+        None => [0, 0],
+    };
+    let rows = [d_head, KEYS, d_value, 1, 1, factor_keys, query_rows].map(|rows| rows * QUERIES);
     let [
         query_len,
         score_len,
@@ -68,6 +84,7 @@ unsafe fn forward_tile<S: Simd>(
         max_len,
         sum_len,
         factor_len,
+        query_rows,
     ] = rows;
     let mut scratch = Scratch::take();
     let [
@@ -77,6 +94,8 @@ unsafe fn forward_tile<S: Simd>(
         max,
         sum,
         factors,
+        query_rows,
+        gathered,
         powers,
         key_powers,
     ] = scratch.split([
@@ -86,9 +105,13 @@ unsafe fn forward_tile<S: Simd>(
         max_len,
         sum_len,
         factor_len,
+        query_rows,
+        gathered_len,
         powers,
         key_powers.next_multiple_of(S::LANES),
     ]);
+    let query = &call.query[head * seq_q * d_head..][..seq_q * d_head];
+    let query = gather_rows(query, d_head, &queries, query_rows);
     // SAFETY: the caller enabled the instructions.
     let powers = unsafe {
         rows_to_columns::<S>(query, d_head, query_t);
@@ -108,14 +131,26 @@ unsafe fn forward_tile<S: Simd>(
         max.fill(0.0);
         sum.fill(1.0);
     }
+    if start == Start::Partial {
+        for (i, row) in stats.chunks_exact(STATS).enumerate() {
+            [max[i], sum[i]] = [row[0], row[1]];
+        }
+        let sum: &[f32; QUERIES] = sum.first_chunk().expect("a row of queries");
+        // SAFETY: the caller enabled the instructions.
+        unsafe {
+            rows_to_columns::<S>(context, d_value, context_t);
+            scale_columns::<S>(context_t, sum);
+        }
+    }
     let mut selection = Selection::new();
 
-    for tile in call.tiles([example, query_head], queries.start / QUERIES) {
-        if positions.as_ref().is_some_and(|it| it.exclude(&tile.keys)) {
+    for tile in call.tiles([example, query_head], row) {
+        let exclude = |it: &Positions| it.exclude(&tile.keys.range());
+        if positions.as_ref().is_some_and(exclude) {
             continue;
         }
-        let (count, first) = (tile.keys.len(), tile.keys.start);
-        let key_rows = &key[first * d_head..][..count * d_head];
+        let count = tile.keys.len();
+        let key_rows = gather_rows(key, d_head, &tile.keys, gathered);
         // SAFETY: the caller enabled the instructions; the buffers have the sizes above.
         unsafe {
             if is_additive {
@@ -133,14 +168,8 @@ unsafe fn forward_tile<S: Simd>(
                     Accumulate::Overwrite,
                 );
             }
-            if !(tile.is_unmasked && call.is_plain()) {
+            if !(tile.is_unmasked() && call.is_plain()) {
                 finish_scores::<S>(call, &tile, scores, &mut []);
-            }
-            if let Some(dropout) = &call.dropout {
-                write_dropout_factors(dropout, &tile, factors);
-            }
-            if let Some(positions) = &positions {
-                positions.apply::<S>(&tile.keys, scores, factors, call.dropout.is_some());
             }
             if let Program::Hard(hard) = call.program {
                 if let HardSelection::Sampled { seed, .. } = hard {
@@ -155,6 +184,13 @@ unsafe fn forward_tile<S: Simd>(
                     // No soft weights.
                     HardSelection::Best | HardSelection::Sampled { .. } => continue,
                 }
+            }
+            if let Some(dropout) = &call.dropout {
+                write_dropout_factors(dropout, &tile, factors);
+            }
+            if let Some(positions) = &positions {
+                let keys = tile.keys.range();
+                positions.apply::<S>(&keys, scores, factors, call.dropout.is_some());
             }
             if call.program == Program::Sigmoid {
                 sigmoid_weights::<S>(count, scores.as_mut_ptr());
@@ -171,8 +207,8 @@ unsafe fn forward_tile<S: Simd>(
             if call.has_factors() {
                 multiply::<S>(count, scores.as_mut_ptr(), factors.as_ptr());
             }
-            let rows = &value[first * d_value..][..count * d_value];
-            let finite = finite_copy(rows, call.may_mask(tile.is_unmasked));
+            let rows = gather_rows(value, d_value, &tile.keys, gathered);
+            let finite = finite_copy(rows, call.may_mask(tile.is_unmasked()));
             let finite_rows = finite.as_deref().unwrap_or(rows);
             matmul::<S, false>(
                 [d_value, count, QUERIES],
@@ -205,7 +241,7 @@ unsafe fn forward_tile<S: Simd>(
         select_values(
             call,
             [example, query_head],
-            queries,
+            queries.range(),
             &selection,
             value,
             context,

@@ -35,7 +35,7 @@ impl Selection {
     ///
     /// The instructions of `S` are enabled; `scores` has a row for each key of the tile.
     #[inline(always)]
-    pub(super) unsafe fn update<S: Simd>(&mut self, tile: &Tile, scores: &[f32]) {
+    pub(super) unsafe fn update<S: Simd>(&mut self, tile: &Tile<'_>, scores: &[f32]) {
         assert!(scores.len() >= tile.keys.len() * QUERIES);
         // SAFETY: the lengths are checked above.
         unsafe {
@@ -43,7 +43,7 @@ impl Selection {
             for lanes in (0..QUERIES).step_by(S::LANES) {
                 let mut best = S::load(self.scores.as_ptr().add(lanes));
                 let mut index = S::load(self.keys.as_ptr().add(lanes));
-                for (row, key) in tile.keys.clone().enumerate() {
+                for (row, key) in tile.keys.iter().enumerate() {
                     let score = S::load(scores.as_ptr().add(row * QUERIES + lanes));
                     let is_better = S::gt(score, best);
                     best = S::select(is_better, score, best);
@@ -72,13 +72,13 @@ impl Selection {
 ///
 /// The compiler vectorises these plain loops over a row of queries.
 #[inline(always)]
-pub(super) fn add_gumbel_noise(seed: u64, first_head: usize, tile: &Tile, scores: &mut [f32]) {
+pub(super) fn add_gumbel_noise(seed: u64, first_head: usize, tile: &Tile<'_>, scores: &mut [f32]) {
     let (mut low, mut high) = ([0; QUERIES], [0; QUERIES]);
-    for (i, query) in tile.queries.clone().enumerate() {
+    for (i, query) in tile.queries.iter().enumerate() {
         // Inverted, so that dropout with the same seed is independent.
         [low[i], high[i]] = row_key(!seed, [tile.example, first_head + tile.head, query]);
     }
-    for (row, key) in scores.chunks_exact_mut(QUERIES).zip(tile.keys.clone()) {
+    for (row, key) in scores.chunks_exact_mut(QUERIES).zip(tile.keys.iter()) {
         for (i, score) in row.iter_mut().enumerate() {
             let noise = gumbel(random_bits([low[i], high[i]], key as u32));
             *score += LOG2_E * noise;

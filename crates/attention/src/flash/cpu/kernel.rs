@@ -198,7 +198,7 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
     // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
         let (scale, zero) = (S::splat(scale), S::splat(0.0));
-        let (lowest, none) = (S::splat(MIN_WEIGHT_EXPONENT), S::splat(f32::MIN));
+        let lowest = S::splat(MIN_WEIGHT_EXPONENT);
         for lanes in (0..QUERIES).step_by(S::LANES) {
             let max = S::load(max.add(lanes));
             let inverse = S::load(inverse.add(lanes));
@@ -207,9 +207,10 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
                 let score = scores.add(key * QUERIES + lanes);
                 // No weight exceeds 1, even if a recomputed score is rounded differently.
                 let exponent = S::min(zero, S::sub(S::load(score), max));
-                // Products with smaller weights would be subnormal, which is a hundred times slower.
-                let exponent = S::select(S::gt(lowest, exponent), none, exponent);
                 let weight = S::mul(inverse, S::exp2(exponent));
+                // Products with smaller weights would be subnormal, which is a hundred times slower.
+                // Masked keys have no gradients even if the sum of the row is NaN.
+                let weight = S::select(S::gt(lowest, exponent), zero, weight);
                 S::store(score, weight);
                 let d_weight = d_weights.add(key * QUERIES + lanes);
                 let difference = S::sub(S::load(d_weight), delta);

@@ -11,6 +11,7 @@ mod call;
 mod decode;
 mod finite;
 mod forward;
+mod gather;
 mod gaussian;
 mod hard;
 mod kernel;
@@ -26,6 +27,7 @@ use zoo_kernels::cpu::{InstructionSet, add};
 
 use self::call::GradSlices;
 pub(super) use self::call::{BackwardInputs, Call, Heads, STATS};
+use self::forward::Start;
 use self::kernel::{KEYS, QUERIES};
 use super::call::{Program, TiledSettings, tiles};
 use crate::cpu::scratch::Scratch;
@@ -40,15 +42,16 @@ pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
 ///
 /// The log-sum-exp alone would have no precision left for the sum if the maximum is large.
 pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
-    if is_decode(call) {
-        decode::forward(call)
-    } else {
-        forward_tiled(call)
+    match call.gather {
+        Some(plan) => gather::forward(call, plan),
+        None if is_decode(call) => decode::forward(call),
+        None => forward_tiled(call),
     }
 }
 
 fn is_decode(call: &Call<'_>) -> bool {
     call.shape.seq_q <= decode::MAX_QUERIES
+        && call.gather.is_none()
         && call.dropout.is_none()
         && call.program == Program::Softmax
         && call.score_mod.is_none()
@@ -71,10 +74,10 @@ fn forward_tiled(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
                 .zip(stats.par_chunks_mut(QUERIES * stats_width))
                 .enumerate()
                 .for_each(|(tile, (context, stats))| {
-                    let first = tile * QUERIES;
-                    let queries = first..first + stats.len() / stats_width;
                     // SAFETY: the CPU supports the instruction set.
-                    unsafe { forward::forward(set, call, head, queries, context, stats) };
+                    unsafe {
+                        forward::forward(set, call, head, tile, Start::Empty, context, stats);
+                    }
                 });
         });
     (context, stats)
@@ -143,13 +146,17 @@ pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>
 
     // The queries of all heads that share a key and value head are contiguous.
     let queries_per_kv_head = shape.group() * shape.seq_q;
-    let parts = parts(call);
     let d_parameters: Vec<Vec<f32>> = d_query
         .par_chunks_mut(queries_per_kv_head * shape.d_head)
         .zip(d_key.par_chunks_mut(shape.seq_k * shape.d_head))
         .zip(d_value.par_chunks_mut(shape.seq_k * shape.d_value))
         .enumerate()
         .map(|(kv_head, ((d_query, d_key), d_value))| {
+            if call.gather.is_some() {
+                gather::backward(call, saved, kv_head, [d_query, d_key, d_value]);
+                return Vec::new();
+            }
+            let parts = parts(call, kv_head, d_key.len() + d_value.len());
             // Each part but the first writes to a copy; the copies are added in order.
             let key_len = d_key.len();
             let copy_len = key_len + d_value.len();
@@ -237,9 +244,18 @@ pub(super) fn backward_bias(
 ) -> Vec<f32> {
     let shape = call.shape;
     let [batch, heads, seq_q, seq_k] = dims;
-    let strides = [if seq_q > 1 { seq_k } else { 0 }, usize::from(seq_k > 1)];
+    // Of query and key, and the element of the first query and key.
+    let (strides, origin) = match call.has_relative_bias {
+        true => ([-1, 1], shape.seq_q as isize - 1),
+        false => {
+            let by_query = if seq_q > 1 { seq_k as isize } else { 0 };
+            ([by_query, isize::from(seq_k > 1)], 0)
+        }
+    };
     let set = InstructionSet::detect();
-    let run = |head: [usize; 2], row: usize, d_bias: &mut [f32]| {
+    // `first` is the first query of `d_bias`.
+    let run = |head: [usize; 2], row: usize, first: usize, d_bias: &mut [f32]| {
+        let d_bias = (first as isize * strides[0] - origin, d_bias);
         // SAFETY: the CPU supports the instruction set.
         unsafe { backward::backward_bias(set, call, saved, head, row, strides, d_bias) };
     };
@@ -256,19 +272,26 @@ pub(super) fn backward_bias(
                     heads.map(move |head| [example, head])
                 })
                 .collect();
-            if seq_q == shape.seq_q {
+            if call.gather.is_some() {
+                for head in sharing {
+                    (0..call.num_rows(head)).for_each(|row| run(head, row, 0, d_bias));
+                }
+            } else if seq_q == shape.seq_q && !call.has_relative_bias {
                 d_bias
                     .par_chunks_mut(QUERIES * seq_k)
                     .enumerate()
                     .for_each(|(row, d_bias)| {
-                        sharing.iter().for_each(|head| run(*head, row, d_bias));
+                        let first = row * QUERIES;
+                        sharing
+                            .iter()
+                            .for_each(|head| run(*head, row, first, d_bias));
                     });
             } else {
                 let rows: Vec<Vec<f32>> = sharing
                     .par_iter()
                     .map(|head| {
                         let mut d_bias = vec![0.0; seq_k];
-                        (0..call.plan.rows()).for_each(|row| run(*head, row, &mut d_bias));
+                        (0..call.plan.rows()).for_each(|row| run(*head, row, 0, &mut d_bias));
                         d_bias
                     })
                     .collect();
@@ -279,15 +302,16 @@ pub(super) fn backward_bias(
 }
 
 /// The rows of tiles of a key and value head, split into parts that are computed in parallel:
-/// enough of them to balance the load of the threads.
-fn parts(call: &Call<'_>) -> Vec<Range<usize>> {
+/// enough of them to balance the load of the threads. Each part but the first needs a copy of
+/// `copy_len` elements for gradients.
+fn parts(call: &Call<'_>, kv_head: usize, copy_len: usize) -> Vec<Range<usize>> {
     let shape = call.shape;
     let heads = shape.batch * shape.kv_heads;
-    let rows = shape.group() * call.plan.rows();
+    let (example, first) = (kv_head / shape.kv_heads, kv_head % shape.kv_heads);
+    let query_heads = first * shape.group()..(first + 1) * shape.group();
+    let rows: usize = query_heads.map(|head| call.num_rows([example, head])).sum();
     let ideal = (TASKS_PER_THREAD * threads()).div_ceil(heads);
-    // Each part but the first needs a copy of its head's gradients.
-    let copy_bytes = size_of::<f32>() * heads * shape.seq_k * (shape.d_head + shape.d_value);
-    let copies = (MAX_COPY_BYTES / copy_bytes).max(1);
+    let copies = (MAX_COPY_BYTES / (size_of::<f32>() * heads * copy_len)).max(1);
     let parts = ideal.clamp(1, rows.div_ceil(4)).min(1 + copies);
     tiles(rows, rows.div_ceil(parts)).collect()
 }

@@ -5,7 +5,7 @@
 
 use std::f32::consts::{LN_2, LOG2_E};
 
-use zoo_kernels::cpu::Simd;
+use zoo_kernels::cpu::{Simd, tanh};
 
 use super::call::{Call, Tile};
 use super::kernel::{QUERIES, mask_scores};
@@ -24,7 +24,7 @@ use crate::score_mod::ScoreTile;
 #[inline(always)]
 pub(super) unsafe fn finish_scores<S: Simd>(
     call: &Call<'_>,
-    tile: &Tile,
+    tile: &Tile<'_>,
     scores: &mut [f32],
     score_grad: &mut [f32],
 ) {
@@ -41,9 +41,9 @@ pub(super) unsafe fn finish_scores<S: Simd>(
             unit: LN_2,
             example: tile.example,
             head: call.first_head + tile.head,
-            first_query: query_position(&call.shape, tile.queries.start),
+            first_query: query_position(&call.shape, tile.queries.range().start),
             num_queries: tile.queries.len(),
-            keys: tile.keys.clone(),
+            keys: tile.keys.range(),
             strides: [1, QUERIES],
         });
     }
@@ -54,28 +54,30 @@ pub(super) unsafe fn finish_scores<S: Simd>(
             apply_softcap::<S>(count * QUERIES, scores.as_mut_ptr(), cap * LOG2_E, grad);
         }
         if let Some(slopes) = call.alibi {
-            let first = query_position(&call.shape, tile.queries.start);
+            // Exact up to 2^24.
+            let mut positions = [0.0; QUERIES];
+            for (position, query) in positions.iter_mut().zip(tile.queries.iter()) {
+                *position = query_position(&call.shape, query) as f32;
+            }
             let slope = slopes[tile.head] * LOG2_E;
-            for (i, key) in tile.keys.clone().enumerate() {
+            for (i, key) in tile.keys.iter().enumerate() {
                 let row = &mut scores[i * QUERIES..][..QUERIES];
-                for (query, score) in row.iter_mut().enumerate() {
-                    let distance = (first + query as i64 - key as i64) as f32;
-                    *score -= slope * distance.abs();
+                for (position, score) in positions.iter().zip(row) {
+                    *score -= slope * (position - key as f32).abs();
                 }
             }
         }
         if let Some(bias) = call.bias {
-            for (i, key) in tile.keys.clone().enumerate() {
+            for (i, key) in tile.keys.iter().enumerate() {
                 let row = &mut scores[i * QUERIES..][..QUERIES];
-                for (score, query) in row.iter_mut().zip(tile.queries.clone()) {
+                for (score, query) in row.iter_mut().zip(tile.queries.iter()) {
                     *score = add_bias(*score, bias.get([tile.example, tile.head, query, key]));
                 }
             }
         }
-        if !tile.is_unmasked || call.mask.is_some() {
-            let head = [tile.example, tile.head];
-            for (i, key) in tile.keys.clone().enumerate() {
-                let visible = call.visible(head, tile.queries.clone(), key);
+        if !tile.is_unmasked() || call.mask.is_some() {
+            for i in 0..count {
+                let visible = call.visible(tile, i);
                 mask_scores::<S>(scores[i * QUERIES..].as_mut_ptr(), visible);
             }
         }
@@ -126,80 +128,20 @@ pub(super) unsafe fn apply_softcap<S: Simd>(
     }
 }
 
-/// `tanh(x)` with a relative error of at most 3e-7.
-///
-/// # Safety
-///
-/// The instructions of `S` are enabled.
-#[inline(always)]
-unsafe fn tanh<S: Simd>(x: S::Vector) -> S::Vector {
-    /// Below this the quotient loses precision, and `x + x³·P(x²)` is used instead.
-    const SMALL: f32 = 0.625;
-    /// `P`, highest power first: the Remez exchange for the smallest relative error (4.1e-9).
-    const POLYNOMIAL: [f32; 5] = [
-        -5.717_045_6e-3,
-        2.065_058_8e-2,
-        -5.374_349_7e-2,
-        1.333_149_1e-1,
-        -3.333_328_4e-1,
-    ];
-    // SAFETY: the caller enabled the instructions.
-    unsafe {
-        let zero = S::splat(0.0);
-        let abs = S::max(x, S::sub(zero, x));
-        let square = S::mul(x, x);
-        let mut power = S::splat(POLYNOMIAL[0]);
-        for coefficient in &POLYNOMIAL[1..] {
-            power = S::fma(power, square, S::splat(*coefficient));
-        }
-        let near = S::fma(S::mul(power, square), x, x);
-
-        let decay = S::exp2(S::mul(abs, S::splat(-2.0 * LOG2_E)));
-        let one = S::splat(1.0);
-        let far = S::div(S::sub(one, decay), S::add(one, decay));
-        let far = S::select(S::gt(zero, x), S::sub(zero, far), far);
-        S::select(S::gt(abs, S::splat(SMALL)), far, near)
-    }
-}
-
 /// Writes the dropout factors of a tile: 0 or `1/(1 - probability)`.
 ///
 /// The compiler vectorises these plain loops over a row of queries.
 #[inline(always)]
-pub(super) fn write_dropout_factors(dropout: &Dropout, tile: &Tile, factors: &mut [f32]) {
+pub(super) fn write_dropout_factors(dropout: &Dropout, tile: &Tile<'_>, factors: &mut [f32]) {
     let (mut low, mut high) = ([0; QUERIES], [0; QUERIES]);
-    for (i, query) in tile.queries.clone().enumerate() {
+    for (i, query) in tile.queries.iter().enumerate() {
         [low[i], high[i]] = dropout.row_key([tile.example, tile.head, query]);
     }
     let (threshold, factor) = (dropout.threshold(), dropout.factor());
-    for (row, key) in factors.chunks_exact_mut(QUERIES).zip(tile.keys.clone()) {
+    for (row, key) in factors.chunks_exact_mut(QUERIES).zip(tile.keys.iter()) {
         for (i, into) in row.iter_mut().enumerate() {
             let random = random_bits([low[i], high[i]], key as u32);
             *into = if random < threshold { 0.0 } else { factor };
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use zoo_kernels::cpu::Portable;
-
-    #[test]
-    fn tanh_relative_error_is_below_3e_7() {
-        // SAFETY: `Portable` needs no instructions.
-        let tanh = |x: f32| unsafe { tanh::<Portable>([x; 8]) }[0];
-        let mut worst = 0f64;
-        let mut x = -12.0f32;
-        while x <= 12.0 {
-            let exact = f64::from(x).tanh();
-            if exact != 0.0 {
-                worst = worst.max(((f64::from(tanh(x)) - exact) / exact).abs());
-            }
-            x += 0.000_317;
-        }
-        assert!(worst < 3e-7, "relative error {worst:e}");
-        assert_eq!([0.0, 50.0, -50.0].map(tanh), [0.0, 1.0, -1.0]);
-        assert!(tanh(f32::NAN).is_nan());
     }
 }

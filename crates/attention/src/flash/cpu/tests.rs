@@ -88,11 +88,13 @@ fn compute<T: AsMut<[f32]>>(
         shape: *shape,
         plan: &cached_plan(&rule, shape, [QUERIES, KEYS], Examples::Each),
         rule: &rule,
+        gather: None,
         mask: Some(Broadcast::new(&mask, [1, 1, 1, seq_k])),
         scale: 0.3,
         softcap: Some(2.0),
         alibi: Some(&[0.02, 0.01]),
         bias: Some(Broadcast::new(bias.as_mut(), [1, 2, seq_q, seq_k])),
+        has_relative_bias: false,
         dropout: Some(Dropout::new(0.2, 1)),
         program,
         parameter: parameter.as_mut(),
@@ -106,12 +108,12 @@ fn compute<T: AsMut<[f32]>>(
     let mut context = Vec::new();
     let mut stats = Vec::new();
     for head in 0..2 {
-        for queries in tiles(seq_q, QUERIES) {
+        for (row, queries) in tiles(seq_q, QUERIES).enumerate() {
             let mut tile_context = zeros(queries.len() * d_value);
             let mut tile_stats = zeros(call.stats_width() * queries.len());
             let (into, sums) = (tile_context.as_mut(), tile_stats.as_mut());
             // SAFETY: the CPU supports the instruction set; the slices have the sizes of the call.
-            unsafe { forward::forward(set, &call, head, queries, into, sums) };
+            unsafe { forward::forward(set, &call, head, row, Start::Empty, into, sums) };
             context.extend_from_slice(into);
             stats.extend_from_slice(sums);
         }
@@ -144,7 +146,15 @@ fn compute<T: AsMut<[f32]>>(
     let mut d_bias = zeros(QUERIES * seq_k);
     // SAFETY: the CPU supports the instruction set; the slices have the sizes of the call.
     unsafe {
-        backward::backward_bias(set, &call, &saved, [0, 1], 0, [seq_k, 1], d_bias.as_mut());
+        backward::backward_bias(
+            set,
+            &call,
+            &saved,
+            [0, 1],
+            0,
+            [seq_k as isize, 1],
+            (0, d_bias.as_mut()),
+        );
     }
     let copy = |mut tensor: T| tensor.as_mut().to_vec();
     let grads = [d_query, d_key, d_value_sum, d_bias, d_parameter].map(copy);
@@ -177,12 +187,14 @@ fn compute_decode<T: AsMut<[f32]>>(
         shape: *shape,
         plan: &cached_plan(&rule, shape, [QUERIES, KEYS], Examples::Each),
         rule: &rule,
+        gather: None,
         mask: is_masked.then(|| Broadcast::new(&mask[..], [1, 1, 1, seq_k])),
         scale: 0.3,
         softcap: Some(2.0),
         alibi: Some(&[0.02, 0.01]),
         // A bias may mask keys: with one, queries are processed one by one.
         bias: is_masked.then(|| Broadcast::new(&*bias.as_mut(), [1, 2, seq_q, seq_k])),
+        has_relative_bias: false,
         dropout: None,
         program: Program::Softmax,
         parameter: &[],
@@ -207,7 +219,10 @@ fn compute_decode<T: AsMut<[f32]>>(
     for head in 0..2 {
         let (mut context, mut stats) = (vec![0.0; seq_q * d_value], vec![0.0; STATS * seq_q]);
         // SAFETY: the CPU supports the instruction set; the slices have the sizes of the call.
-        unsafe { forward::forward(set, &call, head, 0..seq_q, &mut context, &mut stats) };
+        unsafe {
+            let into = (&mut context, &mut stats);
+            forward::forward(set, &call, head, 0, Start::Empty, into.0, into.1);
+        }
         tiled.extend(context);
         tiled_stats.extend(stats);
     }

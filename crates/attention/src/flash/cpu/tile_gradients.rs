@@ -1,7 +1,6 @@
 //! The weights of one tile and the gradients of its scores, recomputed in the backward pass.
 
 use std::f32::consts::LOG2_E;
-use std::ops::Range;
 
 use zoo_kernels::cpu::Simd;
 use zoo_kernels::cpu::matmul::{Accumulate, matmul};
@@ -9,7 +8,7 @@ use zoo_kernels::cpu::matmul::{Accumulate, matmul};
 use super::additive::{
     AdditiveGrads, additive_backward, additive_scores, query_powers, select_form,
 };
-use super::call::{BackwardInputs, Call, STATS, Tile};
+use super::call::{BackwardInputs, Call, STATS, Tile, gather_rows};
 use super::gaussian::Positions;
 use super::hard::add_gumbel_noise;
 use super::kernel::{
@@ -20,6 +19,7 @@ use super::score::{finish_scores, write_dropout_factors};
 use crate::analysis::weights::HardSelection;
 use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
+use crate::pattern::gather::Indices;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GradTarget {
@@ -27,6 +27,50 @@ pub(super) enum GradTarget {
     Scores,
     /// The unscaled dot products; the gradient includes the scale.
     DotProducts,
+}
+
+/// Rows of a tile of queries.
+pub(super) struct QueryRows<'a> {
+    pub(super) query: &'a [f32],
+    pub(super) context: &'a [f32],
+    pub(super) d_context: &'a [f32],
+}
+
+impl<'a> QueryRows<'a> {
+    /// The rows of the head whose first query, counted over all examples and heads, is `first`. The
+    /// buffers are only used if the queries are not contiguous.
+    #[inline(always)]
+    pub(super) fn gather(
+        call: &Call<'a>,
+        saved: &BackwardInputs<'a>,
+        first: usize,
+        queries: &Indices<'_>,
+        buffers: [&'a mut [f32]; 3],
+    ) -> Self {
+        let seq_q = call.shape.seq_q;
+        let [d_head, d_value] = call.shape.widths();
+        let rows = |rows: &'a [f32], width: usize, buffer: &'a mut [f32]| {
+            gather_rows(
+                &rows[first * width..][..seq_q * width],
+                width,
+                queries,
+                buffer,
+            )
+        };
+        let [query, context, d_context] = buffers;
+        Self {
+            query: rows(call.query, d_head, query),
+            context: rows(saved.context, d_value, context),
+            d_context: rows(saved.d_context, d_value, d_context),
+        }
+    }
+
+    /// The lengths of the buffers.
+    pub(super) fn buffer_lens(call: &Call<'_>) -> [usize; 3] {
+        let [d_head, d_value] = call.shape.widths();
+        let rows = if call.gather.is_some() { QUERIES } else { 0 };
+        [d_head, d_value, d_value].map(|width| rows * width)
+    }
 }
 
 /// Buffers for one tile of the backward pass. A suffix `_t` means transposed.
@@ -47,6 +91,9 @@ pub(super) struct TileBuffers<'a> {
     /// The exponentials of queries and keys of additive attention.
     query_powers: &'a mut [f32],
     key_powers: &'a mut [f32],
+    /// The keys and values of a tile, if they are gathered.
+    pub(super) keys: &'a mut [f32],
+    values: &'a mut [f32],
     has_query_powers: bool,
     positions: Option<Positions>,
     pub(super) d_positions: [f32; QUERIES],
@@ -65,8 +112,14 @@ impl<'a> TileBuffers<'a> {
                 (0, 0)
             }
         };
+        // Of at most `KEYS` elements each, which a row of queries may be shorter than.
+        let [keys, values] = match call.gather {
+            Some(_) => [d_head, d_value].map(|width| (KEYS * width).div_ceil(QUERIES)),
+            None => [0, 0],
+        };
         let rows = [
             d_head, d_value, d_value, KEYS, KEYS, 1, 1, 1, factors, score_grad, powers, key_powers,
+            keys, values,
         ];
         let [
             query_t,
@@ -81,6 +134,8 @@ impl<'a> TileBuffers<'a> {
             score_grad,
             query_powers,
             key_powers,
+            keys,
+            values,
         ] = scratch.split(rows.map(|rows| rows * QUERIES));
         Self {
             query_t,
@@ -95,6 +150,8 @@ impl<'a> TileBuffers<'a> {
             score_grad,
             query_powers,
             key_powers,
+            keys,
+            values,
             has_query_powers: false,
             positions: None,
             d_positions: [0.0; QUERIES],
@@ -102,12 +159,13 @@ impl<'a> TileBuffers<'a> {
     }
 
     /// Whether the loaded queries need no gradients of these keys.
-    pub(super) fn excludes(&self, call: &Call<'_>, keys: &Range<usize>) -> bool {
-        let is_outside = self.positions.as_ref().is_some_and(|it| it.exclude(keys));
+    pub(super) fn excludes(&self, call: &Call<'_>, keys: &Indices<'_>) -> bool {
+        let exclude = |it: &Positions| it.exclude(&keys.range());
+        let is_outside = self.positions.as_ref().is_some_and(exclude);
         is_outside || call.program == Program::Hard(HardSelection::Best)
     }
 
-    /// Loads `count` queries from `first` on, counted over all examples and heads.
+    /// Loads queries of the head whose first query, counted over all examples and heads, is `first`.
     ///
     /// # Safety
     ///
@@ -118,12 +176,15 @@ impl<'a> TileBuffers<'a> {
         call: &Call<'_>,
         saved: &BackwardInputs<'_>,
         first: usize,
-        count: usize,
+        queries: &Indices<'_>,
+        rows: &QueryRows<'_>,
     ) {
         let [d_head, d_value] = call.shape.widths();
-        let query = &call.query[first * d_head..][..count * d_head];
-        let d_context = &saved.d_context[first * d_value..][..count * d_value];
-        let context = &saved.context[first * d_value..][..count * d_value];
+        let &QueryRows {
+            query,
+            context,
+            d_context,
+        } = rows;
         // SAFETY: the caller enabled the instructions.
         unsafe {
             rows_to_columns::<S>(query, d_head, self.query_t);
@@ -139,18 +200,17 @@ impl<'a> TileBuffers<'a> {
             // difference is exactly zero.
             column_dots::<S>(self.context_t, self.d_context_t, self.delta);
         }
-        self.positions = call.positions(first, count);
+        self.positions = call.positions(first, queries);
         self.d_positions.fill(0.0);
         self.max.fill(0.0);
         self.inverse.fill(0.0);
-        let stats = saved.stats[STATS * first..][..STATS * count].as_chunks().0;
-        for (i, &[max, sum]) in stats.iter().enumerate() {
-            self.max[i] = max;
+        for (i, query) in queries.iter().enumerate() {
+            let stats = &saved.stats[STATS * (first + query)..];
+            let sum = stats[1];
+            self.max[i] = stats[0];
             self.inverse[i] = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-        }
-        if let Some(d_log_sum_exp) = saved.d_log_sum_exp {
-            for (delta, d) in self.delta.iter_mut().zip(&d_log_sum_exp[first..][..count]) {
-                *delta -= d;
+            if let Some(d_log_sum_exp) = saved.d_log_sum_exp {
+                self.delta[i] -= d_log_sum_exp[first + query];
             }
         }
     }
@@ -164,20 +224,21 @@ impl<'a> TileBuffers<'a> {
     pub(super) unsafe fn compute_tile<S: Simd>(
         &mut self,
         call: &Call<'_>,
-        tile: &Tile,
+        tile: &Tile<'_>,
         target: GradTarget,
     ) {
         let seq_k = call.shape.seq_k;
         let [d_head, d_value] = call.shape.widths();
         let kv_head = tile.example * call.shape.kv_heads + tile.head / call.shape.group();
-        let (count, first) = (tile.keys.len(), tile.keys.start);
+        let count = tile.keys.len();
         let key = call.key.head(kv_head, seq_k * d_head);
+        let key_rows = gather_rows(key, d_head, &tile.keys, self.keys);
         let value = call.value.head(kv_head, seq_k * d_value);
+        let value_rows = gather_rows(value, d_value, &tile.keys, self.values);
         let d_scores = self.d_scores.as_mut_ptr();
         // SAFETY: the caller enabled the instructions; the buffers have the sizes of `new`.
         unsafe {
             if call.program == Program::Additive {
-                let key_rows = &key[first * d_head..][..count * d_head];
                 let powers = if self.has_query_powers {
                     &*self.query_powers
                 } else {
@@ -190,13 +251,13 @@ impl<'a> TileBuffers<'a> {
             } else {
                 matmul::<S, false>(
                     [count, d_head, QUERIES],
-                    rows_of(key.as_ptr().add(first * d_head), d_head),
+                    rows_of(key_rows.as_ptr(), d_head),
                     (self.query_t.as_ptr(), QUERIES),
                     (self.weights.as_mut_ptr(), QUERIES),
                     Accumulate::Overwrite,
                 );
             }
-            if !(tile.is_unmasked && call.is_plain()) {
+            if !(tile.is_unmasked() && call.is_plain()) {
                 finish_scores::<S>(call, tile, self.weights, self.score_grad);
             }
             let temperature = match call.program {
@@ -217,12 +278,13 @@ impl<'a> TileBuffers<'a> {
             }
             if let Some(positions) = &self.positions {
                 let has_dropout = call.dropout.is_some();
-                positions.apply::<S>(&tile.keys, self.weights, self.factors, has_dropout);
+                let keys = tile.keys.range();
+                positions.apply::<S>(&keys, self.weights, self.factors, has_dropout);
             }
             let scores = self.weights.as_mut_ptr();
             matmul::<S, false>(
                 [count, d_value, QUERIES],
-                rows_of(value.as_ptr().add(first * d_value), d_value),
+                rows_of(value_rows.as_ptr(), d_value),
                 (self.d_context_t.as_ptr(), QUERIES),
                 (d_scores, QUERIES),
                 Accumulate::Overwrite,
@@ -243,7 +305,8 @@ impl<'a> TileBuffers<'a> {
                 Some(positions) => {
                     softmax_backward::<S>(count, scores, d_scores, rows, 1.0);
                     let tiles = [&*self.weights, &*self.d_scores, &*self.delta];
-                    positions.backward::<S>(&tile.keys, tiles, &mut self.d_positions);
+                    let keys = tile.keys.range();
+                    positions.backward::<S>(&keys, tiles, &mut self.d_positions);
                     scale_columns::<S>(&mut self.d_scores[..count * QUERIES], &[scale; QUERIES]);
                 }
             }
@@ -251,7 +314,7 @@ impl<'a> TileBuffers<'a> {
             if !self.score_grad.is_empty() && target == GradTarget::DotProducts {
                 multiply::<S>(count, d_scores, self.score_grad.as_ptr());
             }
-            if call.may_mask(tile.is_unmasked) {
+            if call.may_mask(tile.is_unmasked()) {
                 clear_masked::<S>(count, scores, d_scores);
             }
             if call.has_factors() {

@@ -111,7 +111,9 @@ pub(super) fn is_supported(
     pass: Pass,
 ) -> bool {
     let properties = client.properties();
-    let is_supported = settings.program == Program::Softmax && settings.score_mod.is_none();
+    let is_supported = settings.program == Program::Softmax
+        && settings.score_mod.is_none()
+        && !settings.has_relative_bias;
     if settings.is_portable || !is_supported || !fits(properties, dtype, &settings.shape, layout) {
         return false;
     }

@@ -4,8 +4,11 @@ use std::ops::Range;
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Autodiff, Backend, Shape, Slice, TensorMetadata, backend_extension};
+use burn::backend::{Autodiff, Backend, Shape, TensorMetadata, backend_extension};
 use zoo_kernels::autodiff::{Step, record};
+
+use super::call::cat;
+use super::rows;
 
 /// Maximum number of activations of a tile (8 MiB), unless it has a single row of each example and
 /// head.
@@ -44,7 +47,7 @@ pub(crate) fn scores<B: Backend>(
         let sum = B::float_sum_dim(B::float_mul(hidden, vector), 4);
         B::float_reshape(sum, Shape::from([batch, heads, tile, seq_k]))
     });
-    cat::<B>(tiles.collect())
+    cat::<B>(tiles.collect(), 2)
 }
 
 /// The gradients of query, key and vector.
@@ -83,7 +86,7 @@ pub(super) fn backward<B: Backend>(
         });
     }
     let d_key = d_key.unwrap_or(key);
-    [cat::<B>(d_queries), d_key, cat::<B>(d_vectors)]
+    [cat::<B>(d_queries, 2), d_key, cat::<B>(d_vectors, 2)]
 }
 
 /// `tanh(query_i + key_j)`: `[batch, heads, rows, seq_k, d]`.
@@ -106,16 +109,8 @@ fn row_tiles<T: TensorMetadata>(query: &T, key: &T) -> Vec<Range<usize>> {
         .collect()
 }
 
-fn slice_rows<B: Backend>(tensor: &FloatTensor<B>, rows: &Range<usize>) -> FloatTensor<B> {
-    let slices = [Slice::full(), Slice::full(), Slice::from(rows.clone())];
-    B::float_slice(tensor.clone(), &slices)
-}
-
-fn cat<B: Backend>(mut tiles: Vec<FloatTensor<B>>) -> FloatTensor<B> {
-    match tiles.len() {
-        1 => tiles.remove(0),
-        _ => B::float_cat(tiles, 2),
-    }
+fn slice_rows<B: Backend>(tensor: &FloatTensor<B>, range: &Range<usize>) -> FloatTensor<B> {
+    B::float_slice(tensor.clone(), &rows(range))
 }
 
 #[cfg(feature = "flex")]

@@ -4,18 +4,52 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Shape};
 use burn::tensor::FloatDType;
 
-use super::call::{TILE, accumulate, cat};
-use crate::flash::call::tiles;
+use super::call::{TILE, Tile, accumulate, cat};
+use super::relative_bias::RelativeBiasGradient;
+use crate::flash::call::{TiledSettings, tiles};
 
-/// The gradient of the bias, accumulated tile by tile in the bias's own shape.
-pub(super) struct BiasGradient<B: Backend> {
+/// The gradient of the bias, accumulated tile by tile.
+pub(super) enum BiasGradient<B: Backend> {
+    Dense(DenseGradient<B>),
+    Relative(RelativeBiasGradient<B>),
+}
+
+impl<B: Backend> BiasGradient<B> {
+    pub(super) fn new(dims: [usize; 4], settings: &TiledSettings) -> Self {
+        if settings.has_relative_bias {
+            return Self::Relative(RelativeBiasGradient::new(dims, settings.shape.seq_q));
+        }
+        Self::Dense(DenseGradient::new(dims))
+    }
+
+    /// Adds the score gradients of a tile, `[batch, heads, queries, keys]`.
+    pub(super) fn add(&mut self, tile: &Tile, d_scores: FloatTensor<B>) {
+        let Tile { queries, keys, .. } = tile;
+        match self {
+            Self::Dense(dense) => {
+                dense.add(queries.start / TILE, keys.start / TILE, d_scores);
+            }
+            Self::Relative(relative) => relative.add(queries, keys, d_scores),
+        }
+    }
+
+    pub(super) fn finish(self, device: &B::Device) -> FloatTensor<B> {
+        match self {
+            Self::Dense(dense) => dense.concat(device),
+            Self::Relative(relative) => relative.finish(device),
+        }
+    }
+}
+
+/// In the bias's own shape.
+pub(super) struct DenseGradient<B: Backend> {
     dims: [usize; 4],
     /// By row and column of tiles; a single one in broadcast dimensions.
     tiles: Vec<Vec<Option<FloatTensor<B>>>>,
 }
 
-impl<B: Backend> BiasGradient<B> {
-    pub(super) fn new(dims: [usize; 4]) -> Self {
+impl<B: Backend> DenseGradient<B> {
+    fn new(dims: [usize; 4]) -> Self {
         let [_, _, seq_q, seq_k] = dims;
         let row = vec![None; seq_k.div_ceil(TILE)];
         Self {
@@ -24,8 +58,7 @@ impl<B: Backend> BiasGradient<B> {
         }
     }
 
-    /// Adds the score gradients of a tile, `[batch, heads, tile, tile]`.
-    pub(super) fn add(&mut self, row: usize, column: usize, d_scores: FloatTensor<B>) {
+    fn add(&mut self, row: usize, column: usize, d_scores: FloatTensor<B>) {
         let mut d_bias = d_scores;
         for (dim, &size) in self.dims.iter().enumerate() {
             if size == 1 {
@@ -37,7 +70,7 @@ impl<B: Backend> BiasGradient<B> {
         accumulate::<B>(&mut self.tiles[row][column], d_bias);
     }
 
-    pub(super) fn concat(self, device: &B::Device) -> FloatTensor<B> {
+    fn concat(self, device: &B::Device) -> FloatTensor<B> {
         let [batch, heads, seq_q, seq_k] = self.dims;
         let rows = self
             .tiles

@@ -9,12 +9,13 @@ use burn::backend::{
 };
 use burn::tensor::FloatDType;
 
-use super::additive;
+use super::{additive, relative_bias};
 use crate::flash::call::{
     DenseMask, Inputs, MASKED_SCORE, MIN_VISIBLE_SCORE, Optional, Program, TiledSettings,
 };
 use crate::pattern::rule::query_position;
 use crate::pattern::{Examples, TilePlan};
+use crate::score_mod::finite_or_zero;
 use crate::score_mod::{ScoreMod, ScoreTile};
 
 /// Queries and keys in a tile: large enough to amortise the launch of a matmul, small enough that
@@ -151,6 +152,9 @@ impl<'a, B: Backend> Call<'a, B> {
                 (B::float_mul_scalar(tanh, cap.into()), Some(grad))
             }
         };
+        // A score function may mask keys by minus infinity, the only score below `f32::MIN`.
+        let infinite = settings.score_mod.is_some();
+        let infinite = infinite.then(|| self.lower(scores.clone(), f32::MIN));
         let scores = match &settings.alibi {
             None => scores,
             Some(slopes) => B::float_sub(scores, self.alibi_penalty(slopes, tile)),
@@ -158,8 +162,13 @@ impl<'a, B: Backend> Call<'a, B> {
         let (scores, bias_mask) = match &self.bias {
             Optional::None => (scores, None),
             Optional::Tensor(bias) => {
-                let slices = tile_slices(bias.shape().dims(), tile);
-                let bias = B::float_slice(bias.clone(), &slices);
+                let bias = if settings.has_relative_bias {
+                    let seq_q = settings.shape.seq_q;
+                    relative_bias::tile::<B>(bias, seq_q, &tile.queries, &tile.keys)
+                } else {
+                    let slices = tile_slices(bias.shape().dims(), tile);
+                    B::float_slice(bias.clone(), &slices)
+                };
                 let bias = self.broadcast_to_scores(bias, tile);
                 let scores = B::float_add(scores, bias.clone());
                 // Filled and not clamped: clamping may drop NaN.
@@ -170,6 +179,7 @@ impl<'a, B: Backend> Call<'a, B> {
             }
         };
         let mask = mask_or::<B>(self.tile_mask(tile, scores.shape()), bias_mask);
+        let mask = mask_or::<B>(mask, infinite);
         let distances = self.distances(tile);
         let (mask, distances) = match distances {
             None => (mask, None),
@@ -230,10 +240,11 @@ impl<'a, B: Backend> Call<'a, B> {
             });
         }
         let dims = [batch, heads, queries, keys];
-        let [before, after, derivatives] =
-            [before, after, derivatives].map(|values| self.group_heads(self.tensor(values, dims)));
+        let finite = finite_or_zero(&derivatives);
+        let [before, after, derivatives, finite] = [before, after, derivatives, finite]
+            .map(|values| self.group_heads(self.tensor(values, dims)));
         // The difference is zero. Its derivative is for autodiff, if it records these operations.
-        let difference = B::float_mul(B::float_sub(scores, before), derivatives.clone());
+        let difference = B::float_mul(B::float_sub(scores, before), finite);
         (B::float_add(after, difference), derivatives)
     }
 

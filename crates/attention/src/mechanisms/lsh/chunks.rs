@@ -24,6 +24,22 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
+    /// The chunks of `seq` positions, and the number of rounds.
+    pub(super) fn new(hashing: &Lsh, seq: usize) -> (Self, usize) {
+        // Two chunks attend to each other completely, so there is nothing to sort.
+        if seq <= hashing.bucket_size.saturating_mul(2) {
+            return (
+                Self {
+                    count: 1,
+                    size: seq,
+                },
+                1,
+            );
+        }
+        let (count, size) = (seq.div_ceil(hashing.bucket_size), hashing.bucket_size);
+        (Self { count, size }, hashing.n_hashes)
+    }
+
     /// Number of keys of a chunk: its own and those of the previous chunk, if there is another.
     pub(super) fn keys(self) -> usize {
         match self.count {
@@ -33,7 +49,7 @@ impl Chunks {
     }
 
     /// The previous chunk, cyclically.
-    fn previous(self, chunk: usize) -> usize {
+    pub(super) fn previous(self, chunk: usize) -> usize {
         (chunk + self.count - 1) % self.count
     }
 
@@ -77,15 +93,7 @@ impl ChunkLayout {
 
     pub(super) fn new(hashing: &Lsh, query: &Tensor<4>, visibility: &Visibility<'_>) -> Self {
         let [batch, heads, _, seq] = visibility.shape.scores();
-        // Two chunks attend to each other completely, so there is nothing to sort.
-        let is_single = seq <= hashing.bucket_size.saturating_mul(2);
-        let (count, size, rounds) = if is_single {
-            (1, seq, 1)
-        } else {
-            let count = seq.div_ceil(hashing.bucket_size);
-            (count, hashing.bucket_size, hashing.n_hashes)
-        };
-        let chunks = Chunks { count, size };
+        let (chunks, rounds) = Chunks::new(hashing, seq);
         let round = |_| Round {
             rows: Vec::new(),
             slot_of: Vec::new(),
@@ -95,7 +103,7 @@ impl ChunkLayout {
             chunks,
             rounds: (0..rounds).map(round).collect(),
         };
-        let hashes = (!is_single).then(|| hashing.hashes(query));
+        let hashes = (chunks.count > 1).then(|| hashing.hashes(query));
         layout.fill(visibility, |head, round, position| match &hashes {
             Some(hashes) => hashes[(head * seq + position) * rounds + round],
             None => 0,
@@ -156,17 +164,17 @@ impl ChunkLayout {
 const PADDING: u32 = u32::MAX;
 
 /// The positions of one head in one round, sorted by hash.
-struct SortedSlots {
+pub(super) struct SortedSlots {
     /// The position in each slot.
     positions: Vec<u32>,
     slot_of: Vec<u32>,
-    chunk_of: Vec<u32>,
+    pub(super) chunk_of: Vec<u32>,
     chunks: Chunks,
 }
 
 impl SortedSlots {
     /// Sorts by hash, and by position among equal hashes.
-    fn new(hash: impl Fn(usize) -> u32, seq: usize, chunks: Chunks) -> Self {
+    pub(super) fn new(hash: impl Fn(usize) -> u32, seq: usize, chunks: Chunks) -> Self {
         let mut sorted: Vec<(u32, u32)> = (0..seq).map(|i| (hash(i), i as u32)).collect();
         sorted.sort_unstable();
         let mut positions: Vec<u32> = sorted.into_iter().map(|(_, position)| position).collect();
@@ -182,6 +190,16 @@ impl SortedSlots {
             chunk_of,
             chunks,
         }
+    }
+
+    /// The positions of a chunk without padding.
+    pub(super) fn positions(&self, chunk: usize) -> &[u32] {
+        let slots = self.queries(chunk);
+        let count = slots
+            .iter()
+            .take_while(|position| **position != PADDING)
+            .count();
+        &slots[..count]
     }
 
     fn queries(&self, chunk: usize) -> &[u32] {

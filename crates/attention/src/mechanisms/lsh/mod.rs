@@ -16,6 +16,8 @@
 //! has no other visible key.
 
 mod chunks;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod gathered;
 mod hashing;
 mod visibility;
 
@@ -28,6 +30,8 @@ use self::visibility::Visibility;
 use super::{Attention, Call, Inputs, Mode, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::counter::mix;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use crate::flash::flash_gathered;
 use crate::flash::{FlashOutput, flash_with_log_sum_exp, merge};
 use crate::precision::{check, narrow, widen};
 use crate::seed::next_seed;
@@ -97,6 +101,16 @@ pub fn lsh(
     reject_position_options(op, options);
 
     let visibility = Visibility::from_pattern(op, &options.pattern, &shape, &query.device());
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    if zoo_kernels::is_on_host(&query) {
+        let plan = gathered::gather_plan(hashing, &query, &visibility);
+        let stored = query.dtype();
+        let [query, value] = [query, value].map(widen);
+        let key = normalize_rows(query.clone());
+        let options = options.clone().with_pattern(Pattern::Full);
+        let context = flash_gathered(op, [query, key, value], &options, plan.into());
+        return narrow(context, stored);
+    }
     let ChunkLayout { chunks, rounds } = ChunkLayout::new(hashing, &query, &visibility);
     // Rounded once, after merging.
     let stored = query.dtype();
@@ -122,7 +136,7 @@ fn reject_position_options(op: &str, options: &AttentionOptions) {
     let drops = |dropout: &crate::Dropout| dropout.probability > 0.0;
     for (name, is_set) in [
         ("ALiBi", options.alibi.is_some()),
-        ("a bias", options.bias.is_some()),
+        ("a bias", options.has_bias()),
         ("a score function", options.score_mod.is_some()),
         ("dropout", options.dropout.as_ref().is_some_and(drops)),
     ] {

@@ -46,6 +46,25 @@ impl<'a> Visibility<'a> {
         }
     }
 
+    /// A bit for each of up to 64 queries of `[example, head]` that may attend to a key.
+    pub(super) fn visible_queries(
+        &self,
+        [example, head]: [usize; 2],
+        queries: &[u32],
+        key: u32,
+    ) -> u64 {
+        let mut visible = self.rule.visible_among(self.shape, example, queries, key);
+        if let Some((mask, dims)) = &self.mask {
+            let mask = Broadcast::new(mask, *dims);
+            for (i, &query) in queries.iter().enumerate() {
+                if mask.get([example, head, query as usize, key as usize]) {
+                    visible &= !(1 << i);
+                }
+            }
+        }
+        visible
+    }
+
     fn apply(&self, rule: &Rule, example: usize, query: u32, keys: &[u32], masked: &mut [bool]) {
         let pairs = masked.iter_mut().zip(keys);
         match rule {

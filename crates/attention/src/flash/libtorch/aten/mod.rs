@@ -54,6 +54,7 @@ pub(super) fn select_kernel(
     let mask = KernelMask::from_rule(&settings.rule, &settings.shape)?;
     let is_plain = settings.program == Program::Softmax
         && settings.score_mod.is_none()
+        && !settings.has_relative_bias
         && settings.softcap.is_none()
         && settings.alibi.is_none();
     let step = alignment(kind);

@@ -1,0 +1,172 @@
+//! The rounds as gathered tiles: a row of queries for each chunk, with the keys of that chunk and of
+//! the previous one.
+
+use burn::tensor::Tensor;
+use rayon::prelude::*;
+use zoo_spec::Lsh;
+
+use super::chunks::{Chunks, SortedSlots};
+use super::hashing::Hashing;
+use super::visibility::Visibility;
+use crate::pattern::gather::{GatherPlan, GatheredRows, MAX_QUERIES, RowBuilder};
+
+/// The visible pairs of all rounds. Its masks include the tensor mask of the pattern.
+pub(super) fn gather_plan(
+    hashing: &Lsh,
+    query: &Tensor<4>,
+    visibility: &Visibility<'_>,
+) -> GatherPlan {
+    let [batch, heads, _, seq] = visibility.shape.scores();
+    let (chunks, rounds) = Chunks::new(hashing, seq);
+    let hashes = (chunks.count > 1).then(|| hashing.hashes(query));
+    let rows = |head: usize| {
+        let sort = |round: usize| {
+            let hash = |position: usize| match &hashes {
+                Some(hashes) => hashes[(head * seq + position) * rounds + round],
+                None => 0,
+            };
+            SortedSlots::new(hash, seq, chunks)
+        };
+        let head = Head {
+            visibility,
+            head: [head / heads, head % heads],
+            chunks,
+            rounds: (0..rounds).map(sort).collect(),
+        };
+        head.rows(seq)
+    };
+    let rows = (0..batch * heads).into_par_iter().map(rows);
+    GatherPlan::new(visibility.shape, rows.collect())
+}
+
+/// The sorted positions of one head in every round.
+struct Head<'a> {
+    visibility: &'a Visibility<'a>,
+    head: [usize; 2],
+    chunks: Chunks,
+    rounds: Vec<SortedSlots>,
+}
+
+/// At most 64 queries of a chunk, and their keys.
+struct Block<'a> {
+    queries: &'a [u32],
+    keys: Vec<u32>,
+    /// For each key, a bit for each query that attends to it.
+    visible: Vec<u64>,
+}
+
+impl Head<'_> {
+    fn rows(&self, seq: usize) -> GatheredRows {
+        let mut attends_to_others = vec![false; seq];
+        let mut rounds: Vec<Vec<Block<'_>>> = (0..self.rounds.len())
+            .map(|round| self.blocks(round))
+            .collect();
+        for block in rounds.iter().flatten() {
+            let any = block.visible.iter().fold(0, |any, bits| any | bits);
+            for (i, &query) in block.queries.iter().enumerate() {
+                attends_to_others[query as usize] |= any >> i & 1 == 1;
+            }
+        }
+        // A position without any other visible key attends to itself, in the first round.
+        for block in &mut rounds[0] {
+            for (i, &query) in block.queries.iter().enumerate() {
+                if attends_to_others[query as usize] {
+                    continue;
+                }
+                let own = block.keys.iter().zip(&mut block.visible);
+                for (_, visible) in own.filter(|(key, _)| **key == query) {
+                    let is_visible = self.visibility.visible_queries(self.head, &[query], query);
+                    *visible |= is_visible << i;
+                }
+            }
+        }
+        let mut rows = GatheredRows::default();
+        for blocks in rounds {
+            let mut builder = RowBuilder::default();
+            for block in blocks {
+                let offset = builder.add_queries(block.queries);
+                for (key, visible) in block.keys.into_iter().zip(block.visible) {
+                    builder.add_key(key, visible << offset);
+                }
+            }
+            rows.add_pass(builder.finish());
+        }
+        rows
+    }
+
+    /// The blocks of a round, without the pairs of earlier rounds.
+    fn blocks(&self, round: usize) -> Vec<Block<'_>> {
+        let sorted = &self.rounds[round];
+        let mut blocks = Vec::new();
+        for chunk in 0..self.chunks.count {
+            let previous: &[u32] = match self.chunks.count {
+                1 => &[],
+                _ => sorted.positions(self.chunks.previous(chunk)),
+            };
+            let keys = [previous, sorted.positions(chunk)].concat();
+            for queries in sorted.positions(chunk).chunks(MAX_QUERIES) {
+                blocks.push(Block {
+                    queries,
+                    visible: self.visible(queries, &keys, &self.rounds[..round]),
+                    keys: keys.clone(),
+                });
+            }
+        }
+        blocks
+    }
+
+    /// For each key, a bit for each query at another position that attends to it, unless it did in
+    /// an earlier round.
+    fn visible(&self, queries: &[u32], keys: &[u32], earlier: &[SortedSlots]) -> Vec<u64> {
+        let mut positions = [u32::MAX; MAX_QUERIES];
+        positions[..queries.len()].copy_from_slice(queries);
+        // The chunk of each query in the earlier rounds, and the one before.
+        let chunks: Vec<[[u32; MAX_QUERIES]; 2]> = earlier
+            .iter()
+            .map(|sorted| {
+                let mut chunks = [[u32::MAX; MAX_QUERIES]; 2];
+                for (i, &query) in queries.iter().enumerate() {
+                    let own = sorted.chunk_of[query as usize];
+                    chunks[0][i] = own;
+                    chunks[1][i] = self.chunks.previous(own as usize) as u32;
+                }
+                chunks
+            })
+            .collect();
+        let visible = |&key: &u32| {
+            let mut is_masked = positions.map(|position| u8::from(position == key));
+            for (sorted, [own, previous]) in earlier.iter().zip(&chunks) {
+                let chunk = sorted.chunk_of[key as usize];
+                for (i, is_masked) in is_masked.iter_mut().enumerate() {
+                    *is_masked |= u8::from(own[i] == chunk) | u8::from(previous[i] == chunk);
+                }
+            }
+            let visible = self.visibility.visible_queries(self.head, queries, key);
+            visible & !bits(&is_masked)
+        };
+        keys.iter().map(visible).collect()
+    }
+}
+
+/// A bit for each element, each of which is 0 or 1.
+fn bits(elements: &[u8; MAX_QUERIES]) -> u64 {
+    let mut bits = 0;
+    for (i, eight) in elements.as_chunks::<8>().0.iter().enumerate() {
+        // The product moves the lowest bit of each byte to the highest byte.
+        let byte = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        bits |= byte << (8 * i);
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_in_the_order_of_the_elements() {
+        let elements: [u8; MAX_QUERIES] = std::array::from_fn(|i| u8::from(i % 7 == 2 || i == 63));
+        let expected = (0..64).fold(0, |bits, i| bits | u64::from(elements[i]) << i);
+        assert_eq!(bits(&elements), expected);
+    }
+}
