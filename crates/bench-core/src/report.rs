@@ -20,6 +20,9 @@ use crate::summary::summary;
 use crate::table::{Cell, LEGEND, Section, failures, is_numeric, sections, skipped_lines};
 use crate::units::bytes;
 
+/// The page in the folder of a run.
+pub const FILE: &str = "report.html";
+
 /// Writes `report.html` and the plots into `folder`, and returns the path of the page.
 pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) -> Result<PathBuf> {
     let cases = pool(&results.cases);
@@ -53,7 +56,7 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) ->
         "families": plotted,
         "legend": LEGEND.lines().collect::<Vec<_>>(),
     });
-    let path = folder.join("report.html");
+    let path = folder.join(FILE);
     write_atomically(
         &path,
         &render("report.html", include_str!("report.html"), page)?,

@@ -64,7 +64,7 @@ fn results() -> Results {
     for (name, n) in [("gpt-small", 64), ("gpt-small", 128), ("han-small", 128)] {
         lines.push(as_model(name, line("flash", n, &[n as f64])));
     }
-    let reason = "too slow above length 512; help: select it with --mechanism additive";
+    let reason = "too slow above length 512";
     Results {
         run: run_info(),
         cases: lines,

@@ -131,10 +131,7 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         let strided = describe(Mechanism::Strided);
-        assert!(
-            strided.contains(" O(n·sqrt(n)); n² with dropout"),
-            "{strided}"
-        );
+        assert!(strided.contains(" O(n·sqrt(n)); GPU: n² with"), "{strided}");
         for mechanism in Mechanism::ALL {
             let text = describe(mechanism);
             assert!(text.contains("  o_i = "), "{text}");

@@ -151,7 +151,7 @@ fn help(fallback: &Option<Fallback>) -> String {
         }
         None => {
             "\n  help: no other checkpoint is intact: restore it from a backup, or train a new \
-                 run with --set run.name=OTHER"
+                 run with --name OTHER"
                 .to_owned()
         }
     }

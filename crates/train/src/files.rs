@@ -80,6 +80,49 @@ fn resolve_links(path: &Path) -> Option<PathBuf> {
     Some(target)
 }
 
+/// A temporary file that only this user can read, removed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct PrivateFile(PathBuf);
+
+impl PrivateFile {
+    /// Writes a file whose name starts with `prefix` and ends with `suffix`.
+    pub(crate) fn write(prefix: &str, suffix: &str, bytes: &[u8]) -> Result<Self> {
+        let folder = std::env::temp_dir();
+        let mut options = File::options();
+        options.create_new(true).write(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            options.mode(0o600);
+        }
+        let mut count = 0;
+        loop {
+            let path = folder.join(format!("{prefix}{}-{count}{suffix}", std::process::id()));
+            let file = attempt("create", &path, || match options.open(&path) {
+                // The name is taken, perhaps by another user.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+                file => file.map(Some),
+            })?;
+            if let Some(mut file) = file {
+                let private = Self(path);
+                write(&mut file, &private.0, bytes).map_err(TrainError::file(&private.0))?;
+                return Ok(private);
+            }
+            count += 1;
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = create_new(path).and_then(|file| write_and_sync(file, path, bytes));
     written.map_err(TrainError::file(path))

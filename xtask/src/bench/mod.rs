@@ -17,6 +17,7 @@ use zoo_bench_core::plan::{Extent, Plan, Selection};
 use zoo_bench_core::pool::pool;
 use zoo_bench_core::pytorch::PyTorch;
 use zoo_bench_core::record::{CaseLine, FILE, Line, Outcome, Results, RunInfo, Writer};
+use zoo_bench_core::report::FILE as REPORT;
 use zoo_bench_core::run::{Comparison, Event, Program};
 use zoo_bench_core::screen::MAX_WIDTH;
 use zoo_bench_core::{pytorch, table};
@@ -209,7 +210,7 @@ impl Measure {
         }
     }
 
-    /// Creates the output folder; it must not contain results.
+    /// Creates the output folder; it must not contain results or another report.
     fn folder(&self, started: SystemTime) -> Result<PathBuf> {
         let folder = self.out.clone().unwrap_or_else(|| {
             let stamp = humantime::format_rfc3339_seconds(started).to_string();
@@ -219,6 +220,11 @@ impl Measure {
         ensure!(
             !folder.join(FILE).exists(),
             "{} already contains results\n  help: choose another --out, or move them",
+            folder.display()
+        );
+        ensure!(
+            !folder.join(REPORT).exists(),
+            "{} already contains {REPORT}\n  help: choose another --out, or move it",
             folder.display()
         );
         std::fs::create_dir_all(&folder)

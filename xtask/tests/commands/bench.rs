@@ -108,6 +108,16 @@ fn results_are_reported_and_never_overwritten() {
     let output = folder.run("bench --out run --program /nowhere/zoo-bench");
     output.assert(1, "already contains results");
     assert_eq!(before, results());
+    // A page of another program.
+    let page = folder.path().join("other/report.html");
+    std::fs::create_dir(folder.path().join("other")).expect("a new folder");
+    std::fs::write(&page, "mine").expect("a new file");
+    let output = folder.run("bench --out other --program /nowhere/zoo-bench");
+    output.assert(
+        1,
+        "other already contains report.html\n  help: choose another --out",
+    );
+    assert_eq!(std::fs::read_to_string(&page).expect("readable"), "mine");
 }
 
 /// Even if the benchmark is killed: nothing else would stop a case that hangs.

@@ -8,7 +8,7 @@ use crate::model::{Model, Size};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extent {
-    /// Two lengths, small models, about two minutes; `additive` only at the shorter length.
+    /// Two lengths, small models, about two minutes.
     #[default]
     Quick,
     /// All lengths that fit into memory, models of the size in the papers.

@@ -123,7 +123,7 @@ impl Selection {
                 for &mechanism in mechanisms {
                     let case = Case::attention(mechanism, problem.clone(), pass);
                     let reason = excluded.clone().or(case.unsupported_reason());
-                    plan.add(case, reason.or(self.too_slow(mechanism, &problem)));
+                    plan.add(case, reason);
                 }
             }
         }
@@ -163,21 +163,6 @@ impl Selection {
             }
         }
         Ok(sized)
-    }
-
-    /// Why a case is skipped because it takes too long, unless its mechanism is named.
-    fn too_slow(&self, mechanism: Mechanism, problem: &Problem) -> Option<String> {
-        // An MLP score for each query-key pair: half a minute at 1,024 for the whole measurement,
-        // and four times as long at twice the length.
-        const SLOW: Mechanism = Mechanism::Additive;
-        let longest = match self.extent {
-            Extent::Quick => 256,
-            Extent::Full => 2048,
-        };
-        let is_too_slow = mechanism == SLOW && problem.seq_q > longest;
-        (self.mechanisms.is_empty() && is_too_slow).then(|| {
-            format!("too slow above length {longest}; help: select it with --mechanism {SLOW}")
-        })
     }
 
     fn sized_problems(&self) -> Result<Vec<Problem>> {

@@ -58,19 +58,14 @@ impl Checker<'_> {
                 self.splits([data.valid_fraction, data.test_fraction]);
                 let is_han = matches!(config.model, Model::Han(_));
                 let model = config.model.name();
-                for (key, is_of_han) in [
-                    ("data.sentences", true),
-                    ("data.max_sentences", true),
-                    ("data.max_words", true),
-                    ("data.max_length", false),
+                for (key, is_of_han, help) in [
+                    ("data.sentences", true, "remove it"),
+                    ("data.max_sentences", true, "use max_length"),
+                    ("data.max_words", true, "use max_length"),
+                    ("data.max_length", false, "use max_sentences and max_words"),
                 ] {
                     if self.is_set(key) && is_of_han != is_han {
-                        let instead = if is_of_han {
-                            "max_length"
-                        } else {
-                            "max_sentences and max_words"
-                        };
-                        self.report(&[key], format!("not used by {model}; use {instead}"));
+                        self.report(&[key], format!("not used by {model}; {help}"));
                     }
                 }
             }

@@ -1,5 +1,7 @@
 //! Generation with toy models, whose texts can be enumerated.
 
+use std::ops::ControlFlow;
+
 use zoo_models::generate::generate_streaming;
 use zoo_models::{GenerateConfig, GeneratedSequence, Stop, Strategy, generate};
 
@@ -292,12 +294,33 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         for config in each_strategy() {
             let mut streamed = vec![vec![]; 3];
             let state = vec![Text::default(); 3];
-            let on_token = |row: usize, token| streamed[row].push(token);
+            let on_token = |row: usize, token| {
+                streamed[row].push(token);
+                ControlFlow::Continue(())
+            };
             let texts = generate_streaming(&toy.model, state, &prompts, &config, on_token);
             let best = must(texts).into_iter().map(|mut texts| texts.remove(0));
             let best: Vec<GeneratedSequence> = best.collect();
             assert_eq!(streamed, tokens(&best));
         }
+    }),
+    ("the-callback-stops-generation", |device| {
+        let toy = Toy::new(5, pseudorandom, device);
+        let config = GenerateConfig::default().with_max_length(50);
+        let mut streamed = vec![];
+        let state = vec![Text::default()];
+        let texts = generate_streaming(&toy.model, state, &[[1]], &config, |_, token| {
+            streamed.push(token);
+            match streamed.len() {
+                3 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        let text = must(texts).remove(0).remove(0);
+        assert_eq!((streamed.len(), &text.tokens), (3, &streamed));
+        assert_eq!(text.stop, Stop::Interrupted);
+        // The third token is not fed back.
+        assert_eq!(toy.rows.take(), [1; 3]);
     }),
     ("invalid-prompts-are-rejected", |device| {
         let toy = Toy::new(4, pseudorandom, device).with_longest(3);

@@ -1,5 +1,7 @@
 //! Generation loop: feeds prompts, chooses tokens, drops finished rows.
 
+use std::ops::ControlFlow;
+
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::beam::Beam;
@@ -29,18 +31,24 @@ pub fn generate<Model: Generative, Prompt: AsRef<[u32]>>(
     prompts: &[Prompt],
     config: &GenerateConfig,
 ) -> Result<Vec<Vec<GeneratedSequence>>, ModelError> {
-    generate_streaming(model, state, prompts, config, |_, _| {})
+    generate_streaming(model, state, prompts, config, |_, _| {
+        ControlFlow::Continue(())
+    })
 }
 
 /// [`generate`] with a callback that receives the row and the token of each row's best hypothesis
 /// as soon as it is final: immediately, or at the end of a beam search. The end token is not
 /// reported.
+///
+/// With [`ControlFlow::Break`], the callback stops all rows. Their sequences so far are returned with
+/// [`Stop::Interrupted`](super::Stop::Interrupted); an unfinished beam search returns only the
+/// hypotheses that have ended.
 pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
     model: &Model,
     mut state: Model::State,
     prompts: &[Prompt],
     config: &GenerateConfig,
-    mut on_token: impl FnMut(usize, u32),
+    mut on_token: impl FnMut(usize, u32) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<GeneratedSequence>>, ModelError> {
     let limits = Limits::new(model.vocabulary(), model.longest());
     config.check(limits.vocabulary)?;
@@ -71,7 +79,7 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
     let first: Vec<u32> = first.copied().collect();
     let suppressed = suppressed_tokens(config, limits.vocabulary, &device);
     let mut logits = model.advance(token_tensor(&first, count, &device), &mut state);
-    loop {
+    'steps: loop {
         // Masked before the softmax, so that the other probabilities sum to one.
         if let Some(suppressed) = &suppressed {
             let suppressed = suppressed.clone().expand(logits.dims());
@@ -92,7 +100,9 @@ pub fn generate_streaming<Model: Generative, Prompt: AsRef<[u32]>>(
                 next.push(token);
             }
             first_row += state_rows;
-            row.report(&mut on_token);
+            if row.report(&mut on_token).is_break() {
+                break 'steps;
+            }
         }
         if next.is_empty() {
             break;
@@ -203,15 +213,19 @@ impl<'a> Row<'a> {
         next
     }
 
-    /// Passes tokens that became final to the callback.
-    fn report(&mut self, on_token: &mut impl FnMut(usize, u32)) {
+    /// Passes tokens that became final to the callback, until it stops.
+    fn report(
+        &mut self,
+        on_token: &mut impl FnMut(usize, u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let tokens = match &self.search {
             Search::Single(text) => text.generated(),
             Search::Beam(beam) => beam.best(),
         };
         for token in &tokens[self.reported..] {
-            on_token(self.index, *token);
+            on_token(self.index, *token)?;
         }
         self.reported = tokens.len();
+        ControlFlow::Continue(())
     }
 }

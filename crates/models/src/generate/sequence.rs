@@ -27,6 +27,8 @@ pub enum Stop {
     Length,
     /// No token was left: all would have repeated an n-gram, or the logits are NaN.
     NoChoice,
+    /// The callback of [`generate_streaming`](super::generate_streaming) stopped it.
+    Interrupted,
 }
 
 /// A sequence in progress.
@@ -137,7 +139,7 @@ impl<'a> Single<'a> {
     }
 
     pub(super) fn finish(&self) -> Vec<GeneratedSequence> {
-        let stop = self.stop.unwrap_or(Stop::Length);
+        let stop = self.stop.unwrap_or(Stop::Interrupted);
         vec![self.draft.finish(stop)]
     }
 }

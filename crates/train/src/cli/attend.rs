@@ -11,7 +11,7 @@ use clap::{ArgGroup, Args};
 use zoo_viz::Theme;
 
 use super::input::Input;
-use super::{Command, RunArgs, print, print_error_line, renamed_part};
+use super::{Command, RunArgs, check_output, print, print_error_line, renamed_part};
 use crate::files::write_output;
 use crate::task::ExampleText;
 use crate::unknown::UnknownNotes;
@@ -99,6 +99,14 @@ impl Command for Attend {
                     .to_owned(),
             ));
         }
+        let inputs: Vec<&Path> = self.file.as_deref().into_iter().collect();
+        for (flag, path) in [
+            ("--to", &self.to),
+            ("--svg", &self.svg),
+            ("--png", &self.png),
+        ] {
+            check_output(flag, path.as_deref(), &inputs)?;
+        }
         let trained = self.run.open()?;
         let note = &mut |note: &str| print_error_line(note);
         let ExampleText { text, reference } = match (&self.text, self.example) {
@@ -161,7 +169,7 @@ impl Command for Attend {
 /// Time after which a browser is taken to be open.
 const OPENING: Duration = Duration::from_secs(2);
 
-/// Opens a page or an address with the program that the system uses for it.
+/// Opens a page with the program that the system uses for it.
 pub(super) fn open_page(page: &Path) -> Result<()> {
     let (program, arguments): (&str, &[&str]) = match std::env::consts::OS {
         "macos" => ("open", &[]),
@@ -169,15 +177,18 @@ pub(super) fn open_page(page: &Path) -> Result<()> {
         "windows" => ("cmd", &["/c", "start", ""]),
         _ => ("xdg-open", &[]),
     };
-    let opened = process::Command::new(program)
+    let mut command = process::Command::new(program);
+    command
         .args(arguments)
         .arg(page)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
+        .stderr(Stdio::null());
+    // Ctrl-C must not close the browser.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     // On some systems, the program runs until the browser is closed.
-    let status = opened.and_then(|mut child| {
+    let status = command.spawn().and_then(|mut child| {
         let start = Instant::now();
         loop {
             match child.try_wait()? {

@@ -66,8 +66,20 @@ impl DecodingArgs {
             .map_err(|reason| TrainError::Refused(format!("{reason}\n  help: omit one of them")))?;
         config.max_length = self.max_length.unwrap_or(config.max_length);
         config.seed = self.seed.unwrap_or(config.seed);
+        let is_greedy = match &mut config.strategy {
+            // The limit of sampling. The other options are checked as with another temperature.
+            Strategy::Sample { temperature, .. } if *temperature == 0.0 => {
+                *temperature = 1.0;
+                true
+            }
+            Strategy::Greedy | Strategy::Beam { .. } | Strategy::Sample { .. } => false,
+        };
         let checked = config.check(vocabulary);
-        checked.map_err(TrainError::model("decoding"))
+        checked.map_err(TrainError::model("decoding"))?;
+        if is_greedy {
+            config.strategy = Strategy::Greedy;
+        }
+        Ok(())
     }
 
     /// The strategy with the flags applied, or which flags exclude each other.
@@ -133,13 +145,7 @@ impl DecodingArgs {
                 *top_p = self.top_p.or(*top_p);
             }
         }
-        match strategy {
-            // The limit of sampling.
-            Strategy::Sample {
-                temperature: 0.0, ..
-            } => Ok(Strategy::Greedy),
-            strategy => Ok(strategy),
-        }
+        Ok(strategy)
     }
 }
 
@@ -186,6 +192,9 @@ mod tests {
         check("--temperature 0 --beams 2", greedy, Err(error));
         let error = "decoding: temperature must be above 0, got -1";
         check("--temperature=-1", greedy, Err(error));
+        let error = "decoding: top_p must be above 0 and at most 1, got 2";
+        check("--temperature 0.5 --top-p 2", greedy, Err(error));
+        check("--temperature 0 --top-p 2", greedy, Err(error));
         let error = "--beams requires --strategy beam\n  help: omit one of them";
         check("--strategy greedy --beams 2", greedy, Err(error));
         let error = "--n-best (beam search) cannot be used with --top-p (sampling)\n  help: omit one \

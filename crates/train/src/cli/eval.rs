@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use zoo_data::metrics::{BleuTokenizer, Case};
 use zoo_spec::printable_text;
 
-use super::{Command, RunArgs, print, print_error_line, renamed_part};
+use super::{Command, RunArgs, check_output, print, print_error_line, renamed_part};
 use crate::evaluate::{Evaluation, Evaluator, TaskMetrics};
 use crate::files::write_output;
 use crate::report::format::metric_value;
@@ -79,6 +79,11 @@ impl Command for Eval {
                 trained.config.model.name()
             )));
         }
+        let files = trained.config.files();
+        let own = files.iter().map(|(_, path)| *path);
+        let other = self.source.iter().chain(&self.target).map(Path::new);
+        let inputs: Vec<&Path> = own.chain(other).collect();
+        check_output("--hypotheses", self.hypotheses.as_deref(), &inputs)?;
         let device = trained.opened.device.clone();
         let mut evaluator = Evaluator::new(&trained.config, self.samples, device);
         if let Some(tokenizer) = self.bleu_tokenize {

@@ -1,6 +1,7 @@
 //! `zoo generate`: text generation from a prompt.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use clap::Args;
 use zoo_data::Tokenizer;
@@ -176,11 +177,14 @@ impl TextStream<'_> {
     ) -> Result<Option<GeneratedSequence>> {
         let state = model.start(1).map_err(TrainError::model("decoding"))?;
         let mut failed = None;
-        let generated = generate_streaming(model, state, &[prompt], config, |_, token| {
-            if failed.is_none() {
-                failed = self.push(token, emit).err();
+        let on_token = |_: usize, token: u32| match self.push(token, emit) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
             }
-        });
+        };
+        let generated = generate_streaming(model, state, &[prompt], config, on_token);
         let generated = generated.map_err(TrainError::model("--prompt"))?;
         match failed {
             Some(error) => Err(error),

@@ -24,7 +24,7 @@ mod variants;
 
 use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zoo_config::Override;
@@ -53,6 +53,32 @@ fn print(out: &mut dyn Write, text: &str) -> Result<()> {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(TrainError::Output)
+}
+
+/// Checks the file of an output flag before anything slow: its folder exists, and it is none of the
+/// inputs.
+fn check_output(flag: &str, path: Option<&Path>, inputs: &[&Path]) -> Result<()> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let output = path.display();
+    let folder = path.parent().filter(|it| *it != Path::new(""));
+    if let Some(folder) = folder.filter(|it| !it.is_dir()) {
+        return Err(TrainError::Refused(format!(
+            "{flag} {output}: no folder {}\n  help: create it, or choose another file",
+            folder.display()
+        )));
+    }
+    let Some(target) = path.canonicalize().ok().filter(|it| it.is_file()) else {
+        return Ok(());
+    };
+    let is_target = |input: &&Path| input.canonicalize().is_ok_and(|input| input == target);
+    if inputs.iter().any(is_target) {
+        return Err(TrainError::Refused(format!(
+            "{flag} {output} is the input and would be overwritten\n  help: choose another file"
+        )));
+    }
+    Ok(())
 }
 
 /// Parses the value of the former option `--part`: an error that names the new one.

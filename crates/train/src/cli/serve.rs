@@ -1,7 +1,7 @@
 //! `zoo serve`: a local web page with runs, curves, models and bench reports.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use zoo_spec::{Backend, BackendId};
@@ -9,8 +9,9 @@ use zoo_spec::{Backend, BackendId};
 use super::arguments::with_names;
 use super::attend::open_page;
 use super::{Command, print, print_error_line};
-use crate::Result;
+use crate::files::PrivateFile;
 use crate::serve::{ServeOptions, Server};
+use crate::{Result, TrainError};
 
 /// Serve a local web page with runs, live curves, models to try and bench reports
 ///
@@ -52,16 +53,34 @@ impl Command for Serve {
         let url = server.url();
         print(out, &format!("{url}\n"))?;
         print_error_line("Ctrl-C stops the server");
+        // It is removed when the server stops.
+        let mut redirect = None;
         if self.open {
-            // The browser needs the server, and some systems wait for the browser.
-            std::thread::spawn(move || {
-                if let Err(error) = open_page(Path::new(&url)) {
-                    print_error_line(format_args!("note: {error}"));
+            let note = |error: TrainError| print_error_line(format_args!("note: {error}"));
+            match PrivateFile::write("zoo-serve-", ".html", redirect_page(&url).as_bytes()) {
+                Ok(file) => {
+                    let path = file.path().to_owned();
+                    redirect = Some(file);
+                    // The browser needs the server, and some systems wait for the browser.
+                    std::thread::spawn(move || open_page(&path).unwrap_or_else(note));
                 }
-            });
+                Err(error) => note(error),
+            }
         }
-        server.run(stop_signal)
+        let served = server.run(stop_signal);
+        drop(redirect);
+        served
     }
+}
+
+/// A page that redirects to the address. Other users can read the arguments of a process, so the
+/// browser gets the token from a file.
+fn redirect_page(url: &str) -> String {
+    format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" \
+         content=\"no-referrer\">\n<meta http-equiv=\"refresh\" content=\"0; url={url}\">\n\
+         <title>Attention Zoo</title>\n<a href=\"{url}\">Attention Zoo</a>\n"
+    )
 }
 
 /// Waits for Ctrl-C or `SIGTERM`.

@@ -1,14 +1,14 @@
 //! `zoo translate`: translation, line by line.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zoo_models::{GenerateConfig, Strategy};
 
 use super::decoding::DecodingArgs;
 use super::input::{Input, Line};
-use super::{Command, RunArgs, print, print_error_line};
+use super::{Command, RunArgs, check_output, print, print_error_line};
 use crate::files::write_output;
 use crate::generate::generate_config;
 use crate::task::LineTranslation;
@@ -49,15 +49,8 @@ pub struct Translate {
 
 impl Command for Translate {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        if let (Some(file), Some(to)) = (&self.file, &self.to)
-            && let (Ok(input), Ok(output)) = (file.canonicalize(), to.canonicalize())
-            && input == output
-        {
-            let to = to.display();
-            return Err(TrainError::Refused(format!(
-                "--to {to} is the input and would be overwritten\n  help: choose another file"
-            )));
-        }
+        let inputs: Vec<&Path> = self.file.as_deref().into_iter().collect();
+        check_output("--to", self.to.as_deref(), &inputs)?;
         let trained = self.run.open()?;
         let translator = trained.translator()?;
         let mut config = generate_config(&trained.config)?;

@@ -95,13 +95,8 @@ impl TrainArguments {
         if let Some(backend) = self.backend {
             add("--backend", backend.to_string());
         }
-        for (flag, is_set) in [
-            ("--accept-changed-data", self.accept_changed_data),
-            ("--plain", self.plain),
-        ] {
-            if is_set {
-                arguments.push(flag.into());
-            }
+        if self.plain {
+            arguments.push("--plain".into());
         }
         arguments
     }

@@ -61,6 +61,24 @@ enum Output {
     },
 }
 
+/// Whether the process is a background job of its terminal, as with `zoo train CONFIG &`: the system
+/// stops it when it changes the terminal's mode.
+#[cfg(unix)]
+fn is_in_background() -> bool {
+    let files = [libc::STDIN_FILENO, libc::STDOUT_FILENO];
+    files.into_iter().any(|file| {
+        // SAFETY: both functions only return a number.
+        let (foreground, own) = unsafe { (libc::tcgetpgrp(file), libc::getpgrp()) };
+        // Negative if the file is not the controlling terminal.
+        foreground > 0 && foreground != own
+    })
+}
+
+#[cfg(not(unix))]
+fn is_in_background() -> bool {
+    false
+}
+
 /// Reports the progress of a run to the terminal and to its log file.
 pub(crate) struct Reporter {
     output: Output,
@@ -71,11 +89,11 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Uses the dashboard on a terminal, unless `plain` or `quiet` is set.
+    /// Uses the dashboard on a terminal, unless `plain` or `quiet` is set or it is a background job.
     pub(crate) fn new(options: &TrainOptions) -> Self {
         let output = if options.quiet {
             Output::Silent
-        } else if options.plain || !std::io::stdout().is_terminal() {
+        } else if options.plain || !std::io::stdout().is_terminal() || is_in_background() {
             Output::Plain
         } else {
             Output::Terminal {

@@ -80,7 +80,7 @@ impl Contents {
             None => Ok(()),
             Some(file) => Err(TrainError::Refused(format!(
                 "{} was not written by zoo, so {} is not removed\n  help: move it elsewhere, or \
-                 start another run with --set run.name=OTHER",
+                 start another run with --name OTHER",
                 file.display(),
                 folder.display()
             ))),

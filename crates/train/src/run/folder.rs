@@ -101,8 +101,8 @@ impl RunFolder {
                     Err(_) => "",
                 };
                 Err(TrainError::Refused(format!(
-                    "{folder} already exists\n  help: --resume continues it, {overwrite}--set \
-                     run.name=OTHER starts another run"
+                    "{folder} already exists\n  help: --resume continues it, {overwrite}--name \
+                     OTHER starts another run"
                 )))
             }
             (OpenMode::Overwrite, FolderState::Run) => self.check_removable(config),
@@ -176,7 +176,7 @@ impl RunFolder {
             if file.is_ok_and(|file| file.starts_with(&folder)) {
                 return Err(TrainError::Refused(format!(
                     "{key} = {} is in the run folder {}, which is not overwritten\n  help: copy the \
-                     file elsewhere, or start another run with --set run.name=OTHER",
+                     file elsewhere, or start another run with --name OTHER",
                     path.display(),
                     self.path.display()
                 )));

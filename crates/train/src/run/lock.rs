@@ -73,8 +73,8 @@ fn check_lock(locked: Result<(), TryLockError>, path: &Path) -> Result<Option<io
             let id = id.and_then(|text| text.trim().parse::<u32>().ok());
             let process = id.map_or("another process".to_owned(), |id| format!("process {id}"));
             Err(TrainError::Refused(format!(
-                "{folder} is being trained by {process}\n  help: wait for it or stop it; --set \
-                 run.name=OTHER starts another run"
+                "{folder} is being trained by {process}\n  help: wait for it or stop it; --name \
+                 OTHER starts another run"
             )))
         }
         // Many network filesystems have no locks: train without one.

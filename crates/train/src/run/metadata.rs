@@ -26,6 +26,7 @@ pub(crate) fn run_metadata(
         "parameters": parameters,
         "data": config.data.name(),
         "steps": steps,
+        "epochs": config.training.epochs,
         "device": opened.name,
         "backend": opened.id.to_string(),
         "dtype": opened.dtype.to_string(),
@@ -40,9 +41,25 @@ pub(crate) fn run_metadata(
         "commit": git(&["rev-parse", "HEAD"]),
         "changed": changes.map(|changes| !changes.is_empty()),
         "command": command,
-        "started": humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        "started": now(),
         "resumed": [],
+        FINISHED: null,
     })
+}
+
+/// When the run ended with all its files; null until then. Missing in runs of earlier versions.
+pub(crate) const FINISHED: &str = "finished";
+
+/// Adds the end of the run to the metadata.
+pub(crate) fn add_finish(mut metadata: Value) -> Value {
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert(FINISHED.to_owned(), json!(now()));
+    }
+    metadata
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 /// Adds a resume after a step to the metadata: it may use another machine or another version.
@@ -55,7 +72,7 @@ pub(crate) fn add_resume(mut metadata: Value, now: &Value, step: usize) -> Value
     }
     if let Some(metadata) = metadata.as_object_mut() {
         // A resumed run may have more steps. Earlier versions did not write these keys.
-        for key in ["steps", "parameters"] {
+        for key in ["steps", "epochs", "parameters", FINISHED] {
             metadata.insert(key.to_owned(), now[key].clone());
         }
         let resumes = metadata.entry("resumed").or_insert_with(|| json!([]));
@@ -87,10 +104,16 @@ mod tests {
 
     #[test]
     fn a_resumed_run_may_have_more_steps() {
-        let then = json!({ "steps": 6, "device": "a", "resumed": [] });
+        let then = json!({ "steps": 6, "epochs": 2, "device": "a", "resumed": [] });
+        let then = add_finish(then);
+        assert!(then[FINISHED].is_string());
         let now = json!({ "steps": 9, "parameters": 5, "device": "b", "started": "now" });
         let metadata = add_resume(then, &now, 6);
         assert_eq!([&metadata["steps"], &metadata["parameters"]], [9, 5]);
+        assert_eq!(
+            [&metadata["epochs"], &metadata[FINISHED]],
+            [&Value::Null; 2]
+        );
         assert_eq!(metadata["device"], "a");
         assert_eq!(metadata["resumed"][0]["device"], "b");
     }

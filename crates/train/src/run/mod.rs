@@ -3,7 +3,7 @@
 //! ```text
 //! runs/NAME/
 //!   config.toml           the config with all defaults
-//!   run.json              metadata: seed, steps, parameters, versions, commit, device
+//!   run.json              metadata: seed, steps, parameters, versions, commit, device, end
 //!   tokenizer*.json       tokenizers; labels.json has the classes
 //!   log.txt               the log
 //!   metrics.jsonl         all metrics, one JSON object per line; also train.csv, valid.csv
@@ -34,7 +34,7 @@ pub use self::checkpoint::{Checkpoint, Checkpoints};
 pub(crate) use self::folder::OpenMode;
 pub use self::folder::RunFolder;
 pub(crate) use self::lock::Lock;
-pub(crate) use self::metadata::{add_resume, run_metadata};
+pub(crate) use self::metadata::{FINISHED, add_finish, add_resume, run_metadata};
 pub(crate) use self::metrics_log::{MetricsLog, Row, TEST, curve, last_rows, plot, read_rows};
 pub use self::progress::BestCheckpoint;
 pub(crate) use self::progress::{Progress, ScaleState};

@@ -25,6 +25,11 @@ pub(super) fn is_event_file(name: &str) -> bool {
     number.len() >= 5 && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// The number of an event file.
+fn number(name: &str) -> Option<usize> {
+    name.strip_prefix(PREFIX)?.parse().ok()
+}
+
 #[derive(Debug)]
 pub(super) struct EventFile(Appender);
 
@@ -35,7 +40,10 @@ impl EventFile {
         create_folder(&folder)?;
         let files = std::fs::read_dir(&folder).map_err(TrainError::file(&folder))?;
         // TensorBoard reads the files in the order of their names.
-        let number = files.count();
+        let numbers = files
+            .flatten()
+            .filter_map(|file| number(file.file_name().to_str()?));
+        let number = numbers.max().map_or(0, |last| last + 1);
         let path = folder.join(format!("{PREFIX}{number:05}"));
         let mut file = Self(Appender::open(&path)?);
         file.append(0, FILE_VERSION, b"brain.Event:2")?;
@@ -254,9 +262,18 @@ mod tests {
         log.add(row(TEST, 401, 2.4)).unwrap();
         assert_complete(&log);
         assert_eq!(read(&events).len(), 10);
+        // The first one may be removed: the next comes after the last.
+        std::fs::remove_file(&path).unwrap();
+        MetricsLog::open(&run, 401, true).unwrap();
+        let last = std::fs::read(events.join("events.out.tfevents.00001")).unwrap();
+        MetricsLog::open(&run, 401, true).unwrap();
+        assert_eq!(std::fs::read_dir(&events).unwrap().count(), 3);
+        assert!(events.join("events.out.tfevents.00003").is_file());
+        let unchanged = std::fs::read(events.join("events.out.tfevents.00001")).unwrap();
+        assert_eq!(last, unchanged);
         // Resumed without event files, and with them again.
         MetricsLog::open(&run, 401, false).unwrap();
-        assert_eq!(std::fs::read_dir(&events).unwrap().count(), 2);
+        assert_eq!(std::fs::read_dir(&events).unwrap().count(), 3);
         std::fs::remove_dir_all(&events).unwrap();
         assert_complete(&MetricsLog::open(&run, 401, true).unwrap());
         assert_eq!(read(&events).len(), 8);

@@ -171,8 +171,7 @@ impl Api {
         let modified = |file: &Path| file.metadata().and_then(|it| it.modified()).ok();
         let reports = all.filter_map(|folder| {
             let file = folder.join(REPORT);
-            let name = folder.file_name()?.to_string_lossy().into_owned();
-            Some((modified(&file)?, name, file))
+            Some((modified(&file)?, folder_name(&folder), file))
         });
         let mut reports: Vec<(SystemTime, String, PathBuf)> = reports.collect();
         reports.sort_by(|a, b| b.cmp(a));
@@ -192,6 +191,17 @@ struct CurvesRequest {
 fn full_path(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.display().to_string()
+}
+
+/// The name of a folder, which a path such as `.` does not contain.
+fn folder_name(path: &Path) -> String {
+    let absolute = match path.file_name() {
+        Some(_) => None,
+        None => path.canonicalize().ok(),
+    };
+    let path = absolute.as_deref().unwrap_or(path);
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 /// The name of a report in an address: hexadecimal, so that it needs no escapes.

@@ -178,7 +178,7 @@ impl Texts for String {
     }
 
     fn example(&self, index: usize, context: usize) -> Option<ExampleText> {
-        let window = self.chars().skip(index * context).take(context);
+        let window = self.chars().skip(index.checked_mul(context)?).take(context);
         let text: String = window.collect();
         (!text.is_empty()).then_some(ExampleText {
             text,

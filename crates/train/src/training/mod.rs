@@ -3,7 +3,7 @@
 //! The loop counts steps, not epochs as Burn's `SupervisedTraining` does, for three reasons: a run
 //! must resume bit for bit from any step; gradient accumulation must equal one large batch,
 //! weighted by the number of predictions; and clipping uses the global gradient norm. Burn's
-//! optimizers, gradient accumulator and dashboard are used unchanged.
+//! optimizers and gradient accumulator are used unchanged.
 
 mod dry_run;
 mod fingerprint;

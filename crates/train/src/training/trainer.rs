@@ -22,7 +22,8 @@ use crate::memory::is_cpu;
 use crate::report::summary::summary_lines;
 use crate::report::{Interval, TrainingStart};
 use crate::run::{
-    BestCheckpoint, Checkpoint, MetricsLog, Progress, Row, TEST, add_resume, write_atomic,
+    BestCheckpoint, Checkpoint, MetricsLog, Progress, Row, TEST, add_finish, add_resume,
+    write_atomic,
 };
 use crate::task::{Example, Task, evaluate_examples};
 use crate::trained::{CheckpointChoice, load_weights};
@@ -384,6 +385,9 @@ impl<'a, T: Task> Trainer<'a, T> {
             self.add_metrics(TEST, &metrics)?;
             self.write_result(&metrics, step)?;
             test_metrics = Some(metrics);
+        }
+        if stop_reason != StopReason::Interrupted {
+            folder.write_metadata(&add_finish(folder.metadata()?))?;
         }
         let output = TrainOutput {
             folder,

@@ -3,12 +3,16 @@
 mod temp_dir;
 
 use std::path::Path;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use zoo_backend::BackendId;
 use zoo_config::Config;
 
 pub(crate) use self::temp_dir::TempDir;
+
+/// Generous, because a machine may be loaded, and a software GPU compiles its kernels first.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Declares a function that returns the tests of a module, named after their functions, which take
 /// a reference to a context.

@@ -98,7 +98,7 @@ fn overwrite_keeps_foreign_files(opened: &OpenDevice) {
         starts(&error, expected);
         assert_eq!(tree(&run), before);
         // `--overwrite` is not suggested either.
-        let choices = "already exists\n  help: --resume continues it, --set run.name=OTHER";
+        let choices = "already exists\n  help: --resume continues it, --name OTHER";
         has(&train_error(&config, &quiet()), choices);
     };
     // Names similar to zoo's, at every level. For files in a foreign folder, the folder is named.

@@ -180,9 +180,6 @@ pub(crate) fn zoo_train(path: &Path, more: &[&str]) -> Output {
     zoo(&args).output().unwrap()
 }
 
-/// Generous, because a software GPU compiles its kernels first.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
-
 /// A run in a child process.
 pub(crate) struct Running {
     pub(crate) folder: TempDir,

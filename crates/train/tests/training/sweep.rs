@@ -10,6 +10,8 @@ use crate::support::*;
 trials! {
     trials(OpenDevice):
     variants_are_trained_compared_and_skipped,
+    finished_variants_are_skipped,
+    a_variant_of_another_process_is_not_deleted,
     a_failing_variant_does_not_stop_the_rest,
     errors_come_before_anything_runs,
     #[cfg(unix)]
@@ -22,8 +24,12 @@ const STEPS: &str = "training.steps = 4";
 
 /// A folder with a config file.
 fn config_file(opened: &OpenDevice) -> TempDir {
+    config_file_with(opened, &[STEPS, "training.checkpoint_every = 2"])
+}
+
+fn config_file_with(opened: &OpenDevice, changes: &[&str]) -> TempDir {
     let folder = TempDir::new();
-    let text = config_text(opened, &folder, &[STEPS, "training.checkpoint_every = 2"]);
+    let text = config_text(opened, &folder, changes);
     folder.write("small.toml", text);
     folder
 }
@@ -120,6 +126,78 @@ fn variants_are_trained_compared_and_skipped(opened: &OpenDevice) {
             .count(),
         4
     );
+}
+
+/// By the steps or epochs of the config, and the end that the run has recorded.
+fn finished_variants_are_skipped(opened: &OpenDevice) {
+    let one = ["--sweep", "model.layers=1"];
+    let resume = |folder: &TempDir, more: &[&str]| {
+        let output = sweep(folder, &[&one[..], &["--resume"], more].concat());
+        assert_success(&output);
+        output_text(&output)
+    };
+    let skipped = "variant 1 of 1: layers=1 (finished)\n";
+    // Early stopping.
+    let changes = [
+        "training.steps = 50",
+        "validation.every = 1",
+        "validation.metric = \"loss\"",
+        "validation.patience = 2",
+        "optimizer.learning_rate = 3.0",
+        "schedule.warmup = 0",
+    ];
+    let folder = config_file_with(opened, &changes);
+    let run = folder.join("runs/small-sweep/layers=1");
+    let output = sweep(&folder, &one);
+    assert_success(&output);
+    lacks(&output_text(&output), "50 steps in");
+    let before = std::fs::read(run.join("log.txt")).unwrap();
+    has(&resume(&folder, &[]), skipped);
+    assert_eq!(std::fs::read(run.join("log.txt")).unwrap(), before);
+    // Epochs: each has ten steps.
+    let folder = config_file_with(opened, &["training.epochs = 1"]);
+    let run = folder.join("runs/small-sweep/layers=1");
+    assert_success(&sweep(&folder, &one));
+    has(&resume(&folder, &[]), skipped);
+    let more = ["--set", "training.epochs=2"];
+    has(&resume(&folder, &more), "resuming after step 10\n");
+    for more in [&more[..], &[], &["--steps", "20"]] {
+        has(&resume(&folder, more), skipped);
+    }
+    // It was killed in the final test.
+    let path = run.join("run.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(metadata["finished"].take().is_string(), "{text}");
+    std::fs::write(&path, metadata.to_string()).unwrap();
+    std::fs::remove_file(run.join("result.json")).unwrap();
+    has(&resume(&folder, &more), "resuming after step 20\n");
+    assert!(run.join("result.json").is_file());
+    has(&resume(&folder, &more), skipped);
+}
+
+/// A run without a checkpoint is deleted only if no process holds its lock.
+fn a_variant_of_another_process_is_not_deleted(opened: &OpenDevice) {
+    let folder = config_file(opened);
+    let arguments = ["--sweep", "model.layers=1"];
+    assert_success(&sweep(&folder, &arguments));
+    let run = folder.join("runs/small-sweep/layers=1");
+    std::fs::remove_dir_all(run.join("checkpoints")).unwrap();
+    std::fs::remove_file(run.join("best.json")).unwrap();
+    let before = std::fs::read(run.join("log.txt")).unwrap();
+    let resume = |more: &[&str]| sweep(&folder, &[&arguments[..], &["--resume"], more].concat());
+    let lock = std::fs::File::options().write(true).open(run.join("lock"));
+    let lock = lock.unwrap();
+    lock.lock().unwrap();
+    has(&failure_text(&resume(&[])), "failed: layers=1:");
+    assert_eq!(std::fs::read(run.join("log.txt")).unwrap(), before);
+    drop(lock);
+    let output = resume(&["--print-commands"]);
+    assert_success(&output);
+    ends(&output_text(&output), " --overwrite\n");
+    let output = resume(&[]);
+    assert_success(&output);
+    has(&output_text(&output), "4 steps in");
 }
 
 fn a_failing_variant_does_not_stop_the_rest(opened: &OpenDevice) {
@@ -251,12 +329,10 @@ fn printed_commands_train_the_variants(opened: &OpenDevice) {
     assert_eq!(commands.lines().count(), 2, "{commands}");
     assert!(!folder.join("runs").exists());
     let file = folder.write("commands.txt", &commands);
-    let has_parallel = Command::new("parallel").arg("--version").output();
-    let mut command = Command::new(if has_parallel.is_ok() {
-        "parallel"
-    } else {
-        "sh"
-    });
+    // The `parallel` of moreutils does not read commands from its input.
+    let version = Command::new("parallel").arg("--version").output();
+    let has_parallel = version.is_ok_and(|output| output_text(&output).contains("GNU parallel"));
+    let mut command = Command::new(if has_parallel { "parallel" } else { "sh" });
     command
         .stdin(std::fs::File::open(file).unwrap())
         .env("RAYON_NUM_THREADS", "1");
@@ -296,4 +372,17 @@ fn printed_commands_train_the_variants(opened: &OpenDevice) {
         .map(|line| line.ends_with(" --resume"))
         .collect();
     assert_eq!(flags, [false, true], "{commands}");
+    // Only a variant that is continued accepts changed data.
+    let accepting = print(&["--resume", "--steps", "6", "--accept-changed-data"]);
+    let expected = commands.replace(" --resume\n", " --resume --accept-changed-data\n");
+    assert_eq!(accepting, expected);
+    // A dry run describes both.
+    let output = sweep(
+        &folder,
+        &[&arguments[..], &["--resume", "--dry-run", "--steps", "6"]].concat(),
+    );
+    assert_success(&output);
+    let text = output_text(&output);
+    assert_eq!(text.matches("dry run: no files were written").count(), 2);
+    assert!(!all.join("encoder_attention=flash").exists());
 }

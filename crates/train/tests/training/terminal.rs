@@ -19,6 +19,7 @@ trials! {
     the_dialog_says_what_is_saved,
     the_dashboard_fits_its_terminal,
     ctrl_c_stops_a_sweep_in_both_modes,
+    background_jobs_have_no_dashboard,
     lines_can_be_edited_and_are_remembered,
     errors_fit_the_terminal_and_are_coloured,
 }
@@ -227,6 +228,22 @@ fn ctrl_c_stops_a_sweep_in_both_modes(opened: &OpenDevice) {
         let runs = running.folder.join("runs/small-sweep");
         assert!(runs.join("layers=1").is_dir() && !runs.join("layers=2").exists());
     }
+}
+
+/// The system would stop a background job that changes the mode of its terminal.
+fn background_jobs_have_no_dashboard(opened: &OpenDevice) {
+    let (terminal, slave) = Terminal::new([100, 80]);
+    let mut running = Running::start(opened, &["training.steps = 4"], |path| {
+        let zoo = env!("CARGO_BIN_EXE_zoo");
+        let script = format!("set -m; {zoo} train {path} & wait $!");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).env("RAYON_NUM_THREADS", "1");
+        attach(command, &slave)
+    });
+    terminal.wait_for("the summary", |text| text.contains("4 steps in"));
+    assert!(!terminal.is_dashboard());
+    has(&terminal.text(), "tok/s");
+    assert_eq!(running.exit_code(), Some(0), "{}", terminal.text());
 }
 
 const UP: &str = "\x1b[A";

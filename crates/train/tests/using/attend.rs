@@ -153,6 +153,10 @@ fn examples_of_the_test_set(runs: &Runs) {
             assert!(message.contains(&expected), "{kind:?}: {message}");
         }
     }
+    // The position of its first token, 16 times the index, overflows to 0.
+    let number = ((1_u64 << 60) + 1).to_string();
+    let message = runs.run_err::<Attend>(Kind::Gpt, &["--example", &number]);
+    has(&message, "the test data has 8 examples");
 }
 
 fn unknown_words_of_a_document_are_as_written(runs: &Runs) {
@@ -187,13 +191,16 @@ fn page_is_opened(runs: &Runs) {
     };
     let output = attend(&format!("{}:/usr/bin:/bin", folder.display()));
     assert!(output.status.success(), "{output:?}");
-    let opened = (0..100).find_map(|_| {
+    let start = std::time::Instant::now();
+    let opened = loop {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        if text.ends_with('\n') {
+            break text;
+        }
+        assert!(start.elapsed() < TIMEOUT, "the page was not opened");
         std::thread::sleep(std::time::Duration::from_millis(50));
-        std::fs::read_to_string(&log)
-            .ok()
-            .filter(|text| !text.is_empty())
-    });
-    assert_eq!(opened, Some(format!("{}\n", page.display())));
+    };
+    assert_eq!(opened, format!("{}\n", page.display()));
     let output = attend("/nowhere");
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
@@ -234,6 +241,19 @@ fn invalid_arguments_are_rejected(runs: &Runs) {
     let args = ["--file", &to, "--head", "1"];
     let expected = "--layer and --head select a heatmap";
     rejected(Kind::Transformer, &args, expected);
+    // Outputs are checked before the run is opened.
+    let input = runs.text_file("attend-input.txt", "a b\n");
+    for flag in ["--to", "--svg", "--png"] {
+        let args = ["--file", &input, flag, &input];
+        let expected = format!("{flag} {input} is the input and would be overwritten");
+        rejected(Kind::Transformer, &args, &expected);
+        let nowhere = runs.file("no-such-folder/a.out").display().to_string();
+        let args = ["nowhere", "--text", "a", flag, &nowhere];
+        let message = run_err::<Attend>(&args);
+        starts(&message, format!("{flag} {nowhere}: no folder "));
+        has(&message, "\n  help: create it, or choose another file");
+    }
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), "a b\n");
     let expected = "--target is for sequence-to-sequence models; this run is a gpt";
     rejected(Kind::Gpt, &["--text", " ", "--target", "b"], expected);
     let args = ["--text", " ", "--attention", "cross"];

@@ -142,7 +142,7 @@ impl Tab {
                 return;
             }
             assert!(
-                start.elapsed() < Duration::from_secs(30),
+                start.elapsed() < TIMEOUT,
                 "{expression} is {value}, not {expected}; {:?}",
                 self.problems
             );
@@ -271,7 +271,18 @@ fn shows_runs_and_curves(runs: &Runs, browser: &Path) {
     // A new run appears, a removed one disappears.
     copy_folder(&folder.join("gpt"), &folder.join("another"));
     tab.wait(NAMES, "another classifier gpt han transformer");
+    // The label of each row is that of its own checkbox.
+    copy_folder(&folder.join("gpt"), &folder.join("second"));
+    tab.wait(NAMES, "another classifier gpt han second transformer");
     std::fs::remove_dir_all(folder.join("another")).unwrap();
+    tab.wait(NAMES, "classifier gpt han second transformer");
+    copy_folder(&folder.join("gpt"), &folder.join("third"));
+    tab.wait(NAMES, "classifier gpt han second third transformer");
+    let ids = "new Set([...document.querySelectorAll('#table input')].map((it) => it.id)).size";
+    assert_eq!(tab.eval(ids), 6);
+    for name in ["second", "third"] {
+        std::fs::remove_dir_all(folder.join(name)).unwrap();
+    }
     tab.wait(NAMES, "classifier gpt han transformer");
     // Order and filter.
     tab.click("th [data-key=steps_done]");
@@ -350,6 +361,15 @@ fn uses_models(runs: &Runs, browser: &Path) {
     tab.wait(&format!("{note}.startsWith('reference: ')"), true);
     let is_copy = format!("'reference: ' + document.querySelector('#text').value === {note}");
     tab.wait(&is_copy, true);
+    // The first of the six examples comes after the last.
+    let first = tab.eval("document.querySelector('#text').value");
+    for _ in 0..6 {
+        tab.click("#example");
+        tab.wait("document.querySelector('#stop').hidden", true);
+        tab.wait(&is_copy, true);
+        tab.wait("document.querySelector('#failure').hidden", true);
+    }
+    tab.wait("document.querySelector('#text').value", first);
     tab.click("#submit");
     tab.wait(is_done, true);
     tab.wait(&is_copy, true);

@@ -55,6 +55,19 @@ fn eval_of_other_files(runs: &Runs) {
     let files = ["--source", &source, "--target", &target];
     let args = [&files[..], &["--hypotheses", &hypotheses]].concat();
     let external = json(runs, Kind::Transformer, &args);
+    // The inputs are not overwritten.
+    for input in [&source, &target] {
+        let before = std::fs::read_to_string(input).unwrap();
+        let args = [&files[..], &["--hypotheses", input]].concat();
+        let message = runs.run_err::<Eval>(Kind::Transformer, &args);
+        let expected = format!("--hypotheses {input} is the input and would be overwritten");
+        starts(&message, expected);
+        assert_eq!(std::fs::read_to_string(input).unwrap(), before);
+    }
+    let nowhere = runs.file("no-folder/a.txt").display().to_string();
+    let args = ["--hypotheses", &nowhere];
+    let message = runs.run_err::<Eval>(Kind::Transformer, &args);
+    starts(&message, format!("--hypotheses {nowhere}: no folder "));
     for key in ["bleu", "chrf", "exact", "loss", "size"] {
         assert_eq!(external[key], own[key], "{key}");
     }

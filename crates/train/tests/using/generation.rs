@@ -49,6 +49,9 @@ fn translate_writes_one_line_per_line(runs: &Runs) {
         "{message}"
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    let nowhere = runs.file("no-folder/a.txt").display().to_string();
+    let message = run_err::<Translate>(&["nowhere", "--to", &nowhere]);
+    starts(&message, format!("--to {nowhere}: no folder "));
 }
 
 fn translate_n_best_with_scores(runs: &Runs) {
@@ -163,5 +166,7 @@ fn generate_rejects_invalid_arguments(runs: &Runs) {
     has(&message, "\n  help: use --strategy sample, or --n-best 2");
     let message = error(&["--prompt", "a", "--top-p", "2"]);
     let expected = "decoding: top_p must be above 0 and at most 1, got 2";
+    has(&message, expected);
+    let message = error(&["--prompt", "a", "--temperature", "0", "--top-p", "2"]);
     has(&message, expected);
 }

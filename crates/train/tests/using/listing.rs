@@ -144,15 +144,29 @@ fn states_of_runs(runs: &Runs) {
     lock.lock().unwrap();
     assert_eq!(state(), "running");
     drop(lock);
-    // Without the test at the end, and with more steps to do.
+    // It was killed in the test after the last step.
+    let metadata = format!("{run}/run.json");
+    let edit_metadata = |change: &dyn Fn(&mut serde_json::Map<String, Value>)| {
+        edit(&metadata, |text| {
+            let mut metadata: Value = serde_json::from_str(text).unwrap();
+            change(metadata.as_object_mut().unwrap());
+            metadata.to_string()
+        });
+    };
+    edit_metadata(&|metadata| {
+        let finished = metadata.insert("finished".to_owned(), Value::Null);
+        assert!(finished.unwrap().is_string());
+    });
+    assert_eq!(state(), "interrupted");
+    // Runs of earlier versions do not say whether they are finished: without the test at the end,
+    // and with more steps to do.
+    edit_metadata(&|metadata| drop(metadata.remove("finished")));
     edit(&format!("{run}/metrics.jsonl"), |text| {
         let lines = text.lines().filter(|line| !line.contains("\"test\""));
         lines.map(|line| format!("{line}\n")).collect()
     });
     assert_eq!(state(), "finished");
-    edit(&format!("{run}/run.json"), |text| {
-        text.replace("\"steps\": 6", "\"steps\": 8")
-    });
+    edit_metadata(&|metadata| drop(metadata.insert("steps".to_owned(), 8.into())));
     assert_eq!(state(), "interrupted");
     has(&run_ok::<List>(&[&folder]), "6/8");
     // Early stopping.

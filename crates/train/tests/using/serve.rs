@@ -22,6 +22,8 @@ trials! {
     port_in_use_and_missing_folder,
     #[cfg(unix)]
     signals_stop_the_server,
+    #[cfg(target_os = "linux")]
+    the_browser_gets_the_token_from_a_file,
 }
 
 fn runs_curves_and_reports(runs: &Runs) {
@@ -94,6 +96,12 @@ fn runs_curves_and_reports(runs: &Runs) {
         &reply.headers,
         "content-security-policy: sandbox allow-scripts;",
     );
+    // The current folder has a name, too.
+    let report = reports.join("one & <two>");
+    let server = Serve::start_with(&folder, &["--bench", "."], |command| {
+        command.current_dir(&report);
+    });
+    assert_eq!(server.list()["reports"][0]["name"], "one & <two>");
 }
 
 fn every_model_answers(runs: &Runs) {
@@ -414,6 +422,51 @@ fn signals_stop_the_server(runs: &Runs) {
         let pipe = server.child.stderr.as_mut().unwrap();
         pipe.read_to_string(&mut stderr).unwrap();
         assert!(status.success(), "{status}: {stderr}");
-        assert_eq!(stderr, "Ctrl-C stops the server\n");
+        // The computation of a token takes longer on a loaded machine.
+        let notice = "waiting for the current computation (Ctrl-C again: exit now)\n";
+        assert_eq!(stderr.replace(notice, ""), "Ctrl-C stops the server\n");
     }
+}
+
+/// All users can read the arguments of a process.
+#[cfg(target_os = "linux")]
+fn the_browser_gets_the_token_from_a_file(runs: &Runs) {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    let folder = folder(runs, "serve-open", &[]);
+    let programs = runs.file("serve-programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let (program, log) = (programs.join("xdg-open"), programs.join("log"));
+    let script = format!(
+        "#!/bin/sh\nread -r _ _ _ _ group _ < /proc/$$/stat\necho \"$*\n$$ $group\" > {0}.new\n\
+         mv {0}.new {0}\n",
+        log.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut server = Serve::start_with(&folder, &["--open"], |command| {
+        command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+        command.env("TMPDIR", &programs);
+    });
+    let start = Instant::now();
+    while !log.exists() {
+        assert!(start.elapsed() < TIMEOUT, "the browser was not opened");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let text = std::fs::read_to_string(&log).unwrap();
+    lacks(&text, &server.token);
+    let [page, ids] = text.lines().collect::<Vec<_>>()[..] else {
+        panic!("{text}");
+    };
+    has(&std::fs::read_to_string(page).unwrap(), server.url());
+    let mode = std::fs::metadata(page).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Ctrl-C in the terminal of the server does not reach the browser.
+    let (id, group) = ids.split_once(' ').unwrap();
+    assert_eq!(id, group);
+    let id = server.child.id().to_string();
+    assert!(Command::new("kill").arg(&id).status().unwrap().success());
+    assert!(server.child.wait().unwrap().success());
+    assert!(!Path::new(page).exists());
 }

@@ -24,11 +24,23 @@ pub(crate) struct Reply {
 
 impl Serve {
     pub(crate) fn start(folder: &Path, args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_zoo"))
+        Self::start_with(folder, args, |_| {})
+    }
+
+    /// Starts a server after a change of its command, such as another environment.
+    pub(crate) fn start_with(
+        folder: &Path,
+        args: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zoo"));
+        command
             .arg("serve")
             .arg(folder)
             .args(["--port", "0"])
-            .args(args)
+            .args(args);
+        change(&mut command);
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -6,7 +6,7 @@ use serde::Serialize;
 use zoo_config::{Config, Metric, Model};
 use zoo_spec::{Alignment, Mechanism, MechanismConfig};
 
-use crate::run::{Lock, Progress, Row, TEST, read_rows};
+use crate::run::{FINISHED, Lock, Progress, Row, TEST, read_rows};
 use crate::{BestCheckpoint, Result, RunFolder};
 
 /// A run as shown in a list.
@@ -61,6 +61,8 @@ pub(crate) struct RunContent {
     pub(crate) record: RunRecord,
     pub(crate) config: Config,
     pub(crate) rows: Vec<Row>,
+    /// The number of epochs of a complete run, unless it is a number of steps.
+    pub(in crate::cli) epochs: Option<usize>,
 }
 
 impl RunContent {
@@ -80,6 +82,14 @@ impl RunContent {
         };
         let number = |key: &str| metadata[key].as_u64().and_then(|it| it.try_into().ok());
         let steps = number("steps").or(config.training.steps);
+        let epochs = match metadata.get("epochs") {
+            Some(_) => number("epochs"),
+            None => config.training.epochs,
+        };
+        let is_finished = match metadata.get(FINISHED) {
+            Some(finished) => finished.is_string(),
+            None => has_ended(&config, &rows, progress.as_ref(), steps),
+        };
         let logged = rows.iter().map(|row| row.step).max().unwrap_or(0);
         let steps_done = logged.max(progress.as_ref().map_or(0, |it| it.step));
         let logged = rows.iter().filter_map(|row| row.values.get("seconds"));
@@ -102,7 +112,7 @@ impl RunContent {
             parameters: number("parameters"),
             state: match Lock::is_held(path) {
                 Some(true) => State::Running,
-                _ if is_finished(&config, &rows, progress.as_ref(), steps) => State::Finished,
+                _ if is_finished => State::Finished,
                 Some(false) => State::Interrupted,
                 None => State::Unfinished,
             },
@@ -111,11 +121,13 @@ impl RunContent {
             record,
             config,
             rows,
+            epochs,
         })
     }
 }
 
-fn is_finished(
+/// Whether a run of an earlier version, which did not record its end, is finished.
+fn has_ended(
     config: &Config,
     rows: &[Row],
     progress: Option<&Progress>,

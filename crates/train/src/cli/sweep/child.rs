@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::out::print_error_text;
 use crate::{Result, TrainError};
@@ -29,19 +29,37 @@ pub(super) struct Children {
     program: PathBuf,
     /// The process that runs; 0 if none does.
     running: Arc<AtomicU32>,
+    /// The last signal; 0 if there was none.
+    signal: Arc<AtomicU8>,
 }
 
 impl Children {
     pub(super) fn new() -> Result<Self> {
-        let program = std::env::current_exe().map_err(TrainError::file("zoo"))?;
-        Ok(Self {
-            program,
-            running: Arc::default(),
-        })
+        let program = if cfg!(target_os = "linux") {
+            // The running program, even if its file was replaced.
+            "/proc/self/exe".into()
+        } else {
+            std::env::current_exe().map_err(TrainError::file("zoo"))?
+        };
+        Ok(Self::with_program(program))
     }
 
-    /// Passes a signal on. A terminal sends it to both processes; the child counts that as one.
+    fn with_program(program: PathBuf) -> Self {
+        Self {
+            program,
+            running: Arc::default(),
+            signal: Arc::default(),
+        }
+    }
+
+    /// Passes a signal on, and starts no more processes. A terminal sends it to both processes; the
+    /// child counts that as one.
     pub(super) fn signal(&self, signal: u8) {
+        self.signal.store(signal, Ordering::SeqCst);
+        self.send(signal);
+    }
+
+    fn send(&self, signal: u8) {
         let id = self.running.load(Ordering::SeqCst);
         #[cfg(unix)]
         if id != 0 {
@@ -56,12 +74,27 @@ impl Children {
     }
 
     /// Runs a process on this terminal until it ends.
-    pub(super) fn run(&self, arguments: &[OsString]) -> Result<Outcome> {
+    pub(super) fn run(&self, arguments: &[OsString]) -> Outcome {
+        let pending = || match self.signal.load(Ordering::SeqCst) {
+            0 => None,
+            signal => Some(signal),
+        };
+        if let Some(signal) = pending() {
+            return Outcome::Stopped(128 + signal);
+        }
         let mut command = Command::new(&self.program);
         command.args(arguments).stderr(Stdio::piped());
+        set_name(&mut command);
         stop_with_parent(&mut command);
-        let mut child = command.spawn().map_err(TrainError::file(&self.program))?;
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return Outcome::Failed(format!("cannot start a process: {error}")),
+        };
         self.running.store(child.id(), Ordering::SeqCst);
+        // A signal that came when there was no process.
+        if let Some(signal) = pending() {
+            self.send(signal);
+        }
         let mut errors = vec![];
         if let Some(mut stderr) = child.stderr.take() {
             let mut bytes = [0; 4096];
@@ -74,9 +107,22 @@ impl Children {
         // Its output may end before it does; only after `wait` may another process get its id.
         let status = child.wait();
         self.running.store(0, Ordering::SeqCst);
-        let status = status.map_err(TrainError::file(&self.program))?;
-        Ok(outcome(status, &String::from_utf8_lossy(&errors)))
+        match status {
+            Ok(status) => outcome(status, &String::from_utf8_lossy(&errors)),
+            Err(error) => Outcome::Failed(format!("cannot wait for the process: {error}")),
+        }
     }
+}
+
+/// The name of this program, which is not that of its file in `/proc`.
+fn set_name(command: &mut Command) {
+    #[cfg(unix)]
+    if let Some(name) = std::env::args_os().next() {
+        use std::os::unix::process::CommandExt;
+        command.arg0(name);
+    }
+    #[cfg(not(unix))]
+    let _ = command;
 }
 
 /// Sends `SIGTERM` to the process when this one ends, even by `kill -9`, so that it saves a checkpoint
@@ -133,13 +179,10 @@ mod tests {
 
     #[test]
     fn outcomes_of_processes() {
-        let children = Children {
-            program: "sh".into(),
-            running: Arc::default(),
-        };
+        let children = Children::with_program("sh".into());
         let run = |script: &str| {
             let arguments = ["-c", script].map(OsString::from);
-            children.run(&arguments).unwrap()
+            children.run(&arguments)
         };
         let failed = |reason: &str| Outcome::Failed(reason.to_owned());
         assert_eq!(run("exit 0"), Outcome::Finished);
@@ -150,5 +193,29 @@ mod tests {
         assert_eq!(run("exit 3"), failed("exit status: 3"));
         let reason = "killed, probably because it ran out of memory";
         assert_eq!(run("kill -KILL $$"), failed(reason));
+        match Children::with_program("/nowhere/zoo".into()).run(&[]) {
+            Outcome::Failed(reason) => assert!(reason.starts_with("cannot start a process: ")),
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn a_signal_between_two_processes_is_not_lost() {
+        let temp = crate::temp_dir::TempDir::new();
+        let file = temp.join("started");
+        let children = Children::with_program("sh".into());
+        let script = format!("touch '{}'; exec sleep 60", file.display());
+        let arguments = ["-c", &script].map(OsString::from);
+        children.signal(libc::SIGTERM as u8);
+        assert_eq!(children.run(&arguments), Outcome::Stopped(143));
+        assert!(!file.exists());
+        // While the process is started.
+        let children = Children::with_program("sh".into());
+        let thread = {
+            let children = children.clone();
+            std::thread::spawn(move || children.run(&arguments))
+        };
+        children.signal(libc::SIGTERM as u8);
+        assert_eq!(thread.join().unwrap(), Outcome::Stopped(143));
     }
 }

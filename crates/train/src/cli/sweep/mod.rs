@@ -14,14 +14,14 @@ use zoo_spec::Printable;
 
 use self::child::{Children, Outcome};
 use super::arguments::TrainArguments;
-use super::print;
 use super::runs::record::{RunContent, State};
 use super::signals::StopSignal;
 use super::variants::{Sweep, Variant};
+use super::{print, print_error};
 use crate::out::print_line;
-use crate::run::OpenMode;
+use crate::run::{Lock, OpenMode};
 use crate::training::dry_run;
-use crate::{Interrupter, Result, RunFolder, TrainError, TrainOptions};
+use crate::{Result, RunFolder, TrainError, TrainOptions};
 
 /// What to do for a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +48,9 @@ pub(super) fn run(arguments: &TrainArguments, options: &TrainOptions) -> Result<
     let action = |variant: &Variant| action(variant, options);
     let actions: Vec<Action> = sweep.variants.iter().map(action).collect::<Result<_>>()?;
     if arguments.print_commands {
-        return print_commands(&sweep, &actions).map(|()| ExitCode::SUCCESS);
+        return print_commands(&sweep, &actions, options).map(|()| ExitCode::SUCCESS);
     }
-    train(&sweep, &actions, &options.interrupter)
+    train(&sweep, options)
 }
 
 fn action(variant: &Variant, options: &TrainOptions) -> Result<Action> {
@@ -62,14 +62,9 @@ fn action(variant: &Variant, options: &TrainOptions) -> Result<Action> {
     }
     match checked {
         Ok(()) => {
-            let record = RunContent::read(&variant.name, folder.path(), None)?.record;
-            let has_all = variant
-                .config
-                .training
-                .steps
-                .is_none_or(|it| record.steps_done >= it);
-            Ok(match record.state {
-                State::Finished if has_all => Action::Skip,
+            let run = RunContent::read(&variant.name, folder.path(), None)?;
+            Ok(match run.record.state {
+                State::Finished if has_all_steps(&run, variant) => Action::Skip,
                 State::Finished | State::Interrupted | State::Running | State::Unfinished => {
                     Action::Train(OpenMode::Resume)
                 }
@@ -78,6 +73,10 @@ fn action(variant: &Variant, options: &TrainOptions) -> Result<Action> {
         Err(TrainError::NoRun { .. }) => {
             folder.check(OpenMode::New, &variant.config)?;
             Ok(Action::Train(OpenMode::New))
+        }
+        // Another process may be training it: resuming fails, and deletes nothing.
+        Err(TrainError::NoCheckpoint { .. }) if Lock::is_held(folder.path()) != Some(false) => {
+            Ok(Action::Train(OpenMode::Resume))
         }
         // It was killed before its first checkpoint, so nothing is lost.
         Err(TrainError::NoCheckpoint { .. }) => {
@@ -88,25 +87,40 @@ fn action(variant: &Variant, options: &TrainOptions) -> Result<Action> {
     }
 }
 
+/// Whether a finished run was trained for the steps or epochs of the config, even if early stopping
+/// ended it before.
+fn has_all_steps(run: &RunContent, variant: &Variant) -> bool {
+    let training = &variant.config.training;
+    let is_reached = |then: Option<usize>, now: usize| then.is_some_and(|then| then >= now);
+    match training.steps {
+        Some(steps) => is_reached(run.record.steps, steps),
+        None => training
+            .epochs
+            .is_none_or(|epochs| is_reached(run.epochs, epochs)),
+    }
+}
+
 /// The arguments of `zoo` for a variant.
-fn command(variant: &Variant, mode: OpenMode) -> Vec<OsString> {
+fn command(variant: &Variant, mode: OpenMode, options: &TrainOptions) -> Vec<OsString> {
+    let flags: &[&str] = match mode {
+        OpenMode::New => &[],
+        OpenMode::Overwrite => &["--overwrite"],
+        OpenMode::Resume if options.accept_changed_data => &["--resume", "--accept-changed-data"],
+        OpenMode::Resume => &["--resume"],
+    };
     let mut arguments = variant.arguments.clone();
-    arguments.extend(match mode {
-        OpenMode::New => None,
-        OpenMode::Overwrite => Some(OsString::from("--overwrite")),
-        OpenMode::Resume => Some(OsString::from("--resume")),
-    });
+    arguments.extend(flags.iter().map(OsString::from));
     arguments
 }
 
-fn print_commands(sweep: &Sweep, actions: &[Action]) -> Result<()> {
+fn print_commands(sweep: &Sweep, actions: &[Action], options: &TrainOptions) -> Result<()> {
     let program = std::env::args_os().next().unwrap_or("zoo".into());
     let mut text = String::new();
     for (variant, action) in sweep.variants.iter().zip(actions) {
         let Action::Train(mode) = action else {
             continue;
         };
-        let words = [vec![program.clone()], command(variant, *mode)].concat();
+        let words = [vec![program.clone()], command(variant, *mode, options)].concat();
         text += &shell_command(&words)?;
         text.push('\n');
     }
@@ -137,8 +151,21 @@ fn shell_command(words: &[OsString]) -> Result<String> {
 fn describe(sweep: &Sweep, options: &TrainOptions) -> Result<()> {
     let out = &mut std::io::stdout();
     for variant in &sweep.variants {
+        let mode = match options.mode() {
+            // Missing variants are started.
+            OpenMode::Resume => match action(variant, options)? {
+                Action::Train(mode) => mode,
+                Action::Skip => OpenMode::Resume,
+            },
+            mode => mode,
+        };
+        let options = TrainOptions {
+            resume: mode == OpenMode::Resume,
+            overwrite: mode == OpenMode::Overwrite,
+            ..options.clone()
+        };
         let mut printed = print(out, &format!("variant: {}\n", variant.name));
-        dry_run(&variant.config, options, &mut |line| {
+        dry_run(&variant.config, &options, &mut |line| {
             if printed.is_ok() {
                 printed = print(out, &format!("{line}\n"));
             }
@@ -149,21 +176,33 @@ fn describe(sweep: &Sweep, options: &TrainOptions) -> Result<()> {
     Ok(())
 }
 
-fn train(sweep: &Sweep, actions: &[Action], interrupter: &Interrupter) -> Result<ExitCode> {
+fn train(sweep: &Sweep, options: &TrainOptions) -> Result<ExitCode> {
     let children = Children::new()?;
     let forward = children.clone();
+    let interrupter = &options.interrupter;
     let stop_signal = StopSignal::forward(interrupter, move |signal| forward.signal(signal))?;
     let count = sweep.variants.len();
     let mut failures = vec![];
     let mut exit_code = None;
-    for (i, (variant, action)) in sweep.variants.iter().zip(actions).enumerate() {
+    for (i, variant) in sweep.variants.iter().enumerate() {
         let title = format!("variant {} of {count}: {}", i + 1, variant.name);
-        let Action::Train(mode) = action else {
-            print_line(format!("{title} (finished)"));
-            continue;
+        // Decided only now: meanwhile, another process may have trained it.
+        let outcome = match action(variant, options) {
+            Ok(Action::Skip) => {
+                print_line(format!("{title} (finished)"));
+                continue;
+            }
+            Ok(Action::Train(mode)) => {
+                print_line(&title);
+                children.run(&command(variant, mode, options))
+            }
+            Err(error) => {
+                print_line(&title);
+                print_error(&error);
+                let text = error.to_string();
+                Outcome::Failed(text.lines().next().unwrap_or_default().to_owned())
+            }
         };
-        print_line(&title);
-        let outcome = children.run(&command(variant, *mode))?;
         print_line("");
         match outcome {
             Outcome::Finished => {}
@@ -181,10 +220,16 @@ fn train(sweep: &Sweep, actions: &[Action], interrupter: &Interrupter) -> Result
             break;
         }
     }
-    results::report(sweep, &failures, exit_code.is_some())?;
-    Ok(match exit_code {
-        Some(code) => code,
-        None if failures.is_empty() => ExitCode::SUCCESS,
-        None => ExitCode::FAILURE,
-    })
+    let reported = results::report(sweep, &failures, exit_code.is_some());
+    match (exit_code, reported) {
+        (Some(code), reported) => {
+            if let Err(error) = reported {
+                print_error(&error);
+            }
+            Ok(code)
+        }
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) if failures.is_empty() => Ok(ExitCode::SUCCESS),
+        (None, Ok(())) => Ok(ExitCode::FAILURE),
+    }
 }

@@ -24,6 +24,7 @@ let order = { key: null, ascending: true };
 let checked = null;
 let drawn = "";
 const rows = new Map();
+let rowCount = 0;
 
 const best = (run) => run.best && (run.best.metric === "loss" || run.best.metric === "perplexity" ? -run.best.value : run.best.value);
 const keys = {
@@ -32,7 +33,7 @@ const keys = {
 };
 
 function newRow(name) {
-  const box = element("input", { type: "checkbox", id: `show-${rows.size}`, checked: checked.has(name) });
+  const box = element("input", { type: "checkbox", id: `show-${rowCount++}`, checked: checked.has(name) });
   box.addEventListener("change", () => {
     if (box.checked) checked.add(name); else checked.delete(name);
     drawCurves();
@@ -124,6 +125,8 @@ async function drawCurves() {
   }
   // Another selection may have been made meanwhile.
   if (version !== drawn) return;
+  // Failed curves are requested again by the next update.
+  if (error) drawn = "";
   show(find("#curves-title"), listed.runs.length);
   show(find("#curves-error"), error);
   setText(find("#curves-error"), error);
@@ -179,7 +182,7 @@ async function refresh() {
     show(find("#offline"), true);
   }
   // Listing many runs on a slow disk takes time.
-  setTimeout(next, Math.max(2000, 10 * (performance.now() - start)));
+  setTimeout(next, Math.min(10000, Math.max(2000, 10 * (performance.now() - start))));
 }
 function next() {
   if (document.hidden) document.addEventListener("visibilitychange", next, { once: true });
@@ -273,7 +276,9 @@ const events = {
   done: ([model, seconds]) => setText(find("#done"), `${model}; ${seconds.toFixed(2)} s`),
 };
 
+let hasFailed = false;
 function fail(message) {
+  hasFailed = true;
   show(find("#failure"), true);
   setText(find("#failure"), message.startsWith("error: ") ? message : `error: ${message}`);
 }
@@ -283,8 +288,10 @@ let current = null;
 let example = null;
 const numbers = new Map();
 
+/** Sends the text, or a request for an example. Returns whether the server has answered without an error. */
 async function infer(more = {}) {
   current?.abort();
+  hasFailed = false;
   const controller = current = new AbortController();
   show(find("#failure"), false);
   show(find("#stop"), true);
@@ -308,26 +315,32 @@ async function infer(more = {}) {
     }
   } catch (error) {
     // Another request has replaced this one.
-    if (current !== controller) return;
+    if (current !== controller) return true;
     if (controller.signal.aborted) events.note("stopped");
     else fail(error instanceof ServerError ? error.message : "the server does not answer; start zoo serve again");
   }
-  if (current !== controller) return;
+  if (current !== controller) return true;
   current = null;
   show(find("#stop"), false);
   status.classList.remove("busy");
   setText(status, "");
+  return !hasFailed;
+}
+
+async function showExample() {
+  const run = select.value, number = (numbers.get(run) ?? 0) + 1;
+  numbers.set(run, number);
+  if (await infer({ run, example: number, text: "" })) return;
+  numbers.delete(run);
+  // The first example comes after the last.
+  if (number > 1 && select.value === run) await showExample();
 }
 
 form.addEventListener("submit", (event) => { event.preventDefault(); infer(); });
 text.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 });
-find("#example").addEventListener("click", () => {
-  const number = (numbers.get(select.value) ?? 0) + 1;
-  numbers.set(select.value, number);
-  infer({ example: number, text: "" });
-});
+find("#example").addEventListener("click", showExample);
 find("#stop").addEventListener("click", () => current?.abort());
 select.addEventListener("change", renderCommand);
 form.elements.strategy.addEventListener("change", renderStrategy);
