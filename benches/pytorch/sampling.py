@@ -15,7 +15,6 @@ def parser(description, passes):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=DTYPES, default="f32")
-    parser.add_argument("--implementation", choices=["sdpa", "plain", "additive"], default="sdpa")
     parser.add_argument("--pass", dest="measured_pass", choices=passes, default="forward")
     parser.add_argument("--warm-up", type=float, default=0.3)
     parser.add_argument("--min-time", type=float, default=1.0)

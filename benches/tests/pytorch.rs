@@ -10,12 +10,14 @@ use zoo_bench_core::case::Case;
 use zoo_bench_core::pytorch::PyTorch;
 use zoo_bench_core::record::CaseLine;
 use zoo_bench_core::run::Comparison;
+use zoo_spec::Mechanism;
 
 fn main() {
     let arguments = Arguments::from_args();
     let trials = if backend().starts_with("tch-cpu") {
         vec![
             Trial::test("pytorch_computes_the_same_problems", same_problems),
+            Trial::test("pytorch_computes_the_same_mechanisms", same_mechanisms),
             Trial::test("pytorch_builds_the_same_models", same_models),
         ]
     } else {
@@ -55,6 +57,28 @@ fn same_problems() -> Result<(), Failed> {
         assert!(error < 1e-5, "{:?}: error {error}", line.id);
     }
     assert!(table.contains("vs PyTorch"), "{table}");
+    Ok(())
+}
+
+/// Every mechanism in PyTorch equals the oracle, at a length where its pattern differs from causal
+/// attention and that is no multiple of a chunk.
+fn same_mechanisms() -> Result<(), Failed> {
+    let all = cases("--problem layer-causal --seq 600 --pass train");
+    let additive = cases("--mechanism additive --problem layer-causal --seq 160 --pass train");
+    let steps =
+        cases("--mechanism sliding-window,linear,retention --problem decode-step --seq 600");
+    let (lines, _) = lines([all, additive, steps].concat())?;
+    let theirs: Vec<&CaseLine> = lines.iter().filter(is_theirs).collect();
+    for line in &theirs {
+        let measured = measured(&line.id, &line.report);
+        let error = measured.error.expect("checked");
+        assert!(error < 1e-3, "{:?}: error {error}", line.id);
+        assert!(measured.checked.is_some(), "{:?}", line.id);
+    }
+    let ours: Vec<&CaseLine> = lines.iter().filter(|line| !is_theirs(line)).collect();
+    assert_eq!(ours.len(), Mechanism::ALL.len() + 3);
+    // SDPA beside additive attention and beside the decoding steps.
+    assert_eq!(theirs.len(), ours.len() + 2);
     Ok(())
 }
 

@@ -1,43 +1,46 @@
 //! The PyTorch side of `--vs pytorch`: a Python process runs the same problems on the same inputs
 //! and samples and reports like `zoo-bench`.
 
+mod expected;
+
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::json;
-use zoo_oracle::{Mask, Problem, find};
-use zoo_spec::Dtype;
+use zoo_oracle::{Difference, Mask, Problem};
+use zoo_spec::{Dtype, Mechanism};
 
-use crate::case::{Case, Pass, Task, queries_to_check};
+use self::expected::Expected;
+use crate::case::{Case, Pass, Task};
 use crate::model::{Model, Setup};
 use crate::record::{CaseId, CaseLine, Outcome, Report, Skipped};
 use crate::run::Environment;
+use crate::units;
 
-zoo_spec::names! {
-    pub enum Implementation: "implementation" {
-        /// `scaled_dot_product_attention` with its fused kernels.
-        Sdpa = "sdpa",
-        Plain = "plain",
-        /// Additive attention of the recurrent models.
-        Additive = "additive",
+/// Name of a PyTorch case in results: what PyTorch calls it, or the mechanism. Models have the
+/// fastest attention that PyTorch has for them.
+pub(crate) fn subject(task: &Task) -> &'static str {
+    match task {
+        Task::Matmul => "matmul",
+        Task::Attention { mechanism, .. } => subject_of(mechanism.name()),
+        Task::Model { setup, .. } => match setup.model {
+            Model::Han | Model::Seq2Seq => "additive",
+            Model::Transformer | Model::Gpt | Model::Classifier => SDPA,
+        },
     }
 }
 
-impl Implementation {
-    /// Implementations of a task, in running order. A model has one, with the fastest attention
-    /// that PyTorch has for it.
-    pub fn for_task(task: &Task) -> &'static [Self] {
-        match task {
-            Task::Matmul => &[],
-            Task::Attention { .. } => &[Self::Sdpa, Self::Plain],
-            Task::Model { setup, .. } => match setup.model {
-                Model::Han | Model::Seq2Seq => &[Self::Additive],
-                Model::Transformer | Model::Gpt | Model::Classifier => &[Self::Sdpa],
-            },
-        }
+/// `scaled_dot_product_attention` with its fused kernels.
+pub(crate) const SDPA: &str = "sdpa";
+
+/// PyTorch's name of a mechanism: `flash` is SDPA, `standard` is matmul, softmax and matmul.
+pub(crate) fn subject_of(mechanism: &str) -> &str {
+    match mechanism {
+        "flash" => SDPA,
+        "standard" => "plain",
+        other => other,
     }
 }
 
@@ -75,21 +78,13 @@ impl PyTorch {
         })
     }
 
-    /// The command that measures a case; an error if PyTorch does not support the problem.
-    pub(crate) fn command(
-        &self,
-        case: &Case,
-        implementation: Implementation,
-        dtype: Dtype,
-    ) -> io::Result<Command> {
+    /// The command that measures a case, after its inputs have been written.
+    pub(crate) fn command(&self, case: &Case, dtype: Dtype) -> io::Result<Command> {
         let (script, flag, path) = match &case.task {
             Task::Matmul => return Err(io::Error::other("matmul is not compared")),
-            Task::Attention { problem, .. } => {
-                if let Some(option) = unsupported_option(problem) {
-                    let message = format!("problems with {option} are not compared");
-                    return Err(io::Error::other(message));
-                }
-                ("attention.py", "--inputs", self.write_inputs(problem)?)
+            Task::Attention { mechanism, problem } => {
+                let inputs = self.write_inputs(*mechanism, problem)?;
+                ("attention.py", "--inputs", inputs)
             }
             Task::Model { setup, .. } => ("model.py", "--setup", self.write_setup(setup)?),
         };
@@ -105,7 +100,6 @@ impl PyTorch {
             .arg(path)
             .args(["--device", self.device])
             .args(["--dtype", dtype.name()])
-            .args(["--implementation", implementation.name()])
             .args(["--pass", pass.name()])
             // Do not write __pycache__ into the source folder.
             .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -123,59 +117,57 @@ impl PyTorch {
         Ok(path)
     }
 
-    /// Writes the inputs of a problem, unless they exist, and returns their folder.
-    fn write_inputs(&self, problem: &Problem) -> io::Result<PathBuf> {
-        let name = format!("{}-{}", problem.name, problem.seq_k);
-        let folder = self.inputs.join(name);
+    /// Writes the inputs, the parameters and the oracle's results of a mechanism on a problem, unless
+    /// they exist, and returns their folder. Its parent has the inputs, which mechanisms share.
+    fn write_inputs(&self, mechanism: Mechanism, problem: &Problem) -> io::Result<PathBuf> {
+        let (name, n, kv_heads) = (problem.name, problem.seq_k, problem.kv_heads);
+        let shared = self.inputs.join(format!("{name}-{n}-{kv_heads}"));
+        let folder = shared.join(mechanism.name());
         // Written last.
-        let description_path = folder.join("problem.json");
-        if description_path.exists() {
+        let description = folder.join("problem.json");
+        if description.exists() {
             return Ok(folder);
         }
         fs::create_dir_all(&folder)?;
         let inputs = problem.inputs();
-        for (name, values) in [
-            ("query", &inputs.query),
-            ("key", &inputs.key),
-            ("value", &inputs.value),
-            ("upstream", &inputs.output_grad),
-        ] {
+        if !shared.join("query").exists() {
+            write_f32(&shared.join("output_grad"), &inputs.output_grad)?;
+            write_f32(&shared.join("value"), &inputs.value)?;
+            write_f32(&shared.join("key"), &inputs.key)?;
+            if needs_dense_mask(problem) {
+                let mask: Vec<u8> = problem.dense_mask().into_iter().map(u8::from).collect();
+                fs::write(shared.join("mask"), mask)?;
+            }
+            write_f32(&shared.join("query"), &inputs.query)?;
+        }
+        let expected = Expected::new(mechanism, problem, &inputs)
+            .ok_or_else(|| io::Error::other(format!("{mechanism} does not support {name}")))?;
+        for (name, _, values) in &expected.parameters {
+            write_f32(&folder.join(name), values)?;
+        }
+        write_f32(&folder.join("noise"), &expected.noise)?;
+        for (name, _, values) in &expected.results {
             let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             fs::write(folder.join(name), bytes)?;
         }
-        // `is_causal` of PyTorch is meant for square attention.
-        let causal = problem.mask == Mask::Causal && problem.seq_q == problem.seq_k;
-        // The last query attends to all keys.
-        let is_last_query = problem.mask == Mask::Causal && problem.seq_q == 1;
-        let dense_mask = !causal && !is_last_query && problem.mask != Mask::Full;
-        if dense_mask {
-            let mask: Vec<u8> = problem.dense_mask().into_iter().map(u8::from).collect();
-            fs::write(folder.join("mask"), mask)?;
-        }
-        let description = json!({
-            "query": problem.query_shape(),
-            "key": problem.key_shape(),
-            "value": problem.value_shape(),
-            "scale": problem.scale(),
-            "causal": causal,
-            "dense_mask": dense_mask,
-            "queries_to_check": queries_to_check(problem),
-        });
-        fs::write(description_path, description.to_string())?;
+        fs::write(description, expected.describe(problem).to_string())?;
         Ok(folder)
     }
 }
 
-/// An option of a problem that PyTorch's attention does not support with the same meaning.
-fn unsupported_option(problem: &Problem) -> Option<&'static str> {
-    [
-        (problem.softcap.is_some(), "a softcap"),
-        (problem.alibi, "ALiBi"),
-        (problem.bias.is_some(), "a bias"),
-        (problem.dropout.is_some(), "dropout"),
-    ]
-    .into_iter()
-    .find_map(|(is_set, option)| is_set.then_some(option))
+fn write_f32(path: &Path, values: &[f32]) -> io::Result<()> {
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    fs::write(path, bytes)
+}
+
+/// Whether PyTorch needs the mask of a problem as a tensor.
+fn needs_dense_mask(problem: &Problem) -> bool {
+    match problem.mask {
+        Mask::Full => false,
+        // `is_causal` of PyTorch is meant for square attention. A single query attends to all keys.
+        Mask::Causal => problem.seq_q != problem.seq_k && problem.seq_q != 1,
+        _ => true,
+    }
 }
 
 impl Drop for PyTorch {
@@ -184,35 +176,94 @@ impl Drop for PyTorch {
     }
 }
 
-/// Whether PyTorch runs a case. Mechanisms with fewer key/value heads are compared with the result
-/// of the original problem.
-pub(crate) fn is_compared(case: &Case) -> bool {
-    match &case.task {
-        Task::Matmul => false,
-        Task::Attention { problem, .. } => {
-            find(problem.name).is_some_and(|own| own.kv_heads == problem.kv_heads)
-        }
-        Task::Model { .. } => true,
+/// Why PyTorch does not run a case.
+fn unsupported_reason(case: &Case) -> Option<String> {
+    let Task::Attention { mechanism, problem } = &case.task else {
+        return None;
+    };
+    let options = [
+        (problem.softcap.is_some(), "a softcap"),
+        (problem.alibi, "ALiBi"),
+        (problem.bias.is_some(), "a bias"),
+        (problem.dropout.is_some(), "dropout"),
+    ];
+    if let Some((_, option)) = options.into_iter().find(|(is_set, _)| *is_set) {
+        return Some(format!("problems with {option} are not compared"));
     }
+    let is_causal_only = matches!(
+        mechanism,
+        Mechanism::LocalP
+            | Mechanism::Lsh
+            | Mechanism::Linear
+            | Mechanism::Performer
+            | Mechanism::Retention
+    );
+    if is_causal_only && needs_dense_mask(problem) {
+        return Some("in PyTorch, it supports only full and causal attention".to_owned());
+    }
+    let is_plain = matches!(
+        mechanism,
+        Mechanism::Standard | Mechanism::Additive | Mechanism::Hard
+    );
+    if is_plain && has_fully_masked_query(problem) {
+        return Some("in PyTorch, the softmax of fully masked queries is NaN".to_owned());
+    }
+    let has_pattern = Difference::from(*mechanism) == Difference::MaskedKeys;
+    if has_pattern && problem.seq_q > problem.seq_k {
+        return Some("in PyTorch, it does not support more queries than keys".to_owned());
+    }
+    // Gradients need the tanh of every query and key.
+    const MAX_BYTES: usize = 4 << 30;
+    let bytes = 4 * problem.queries() * problem.seq_k * problem.d_head;
+    let is_large = *mechanism == Mechanism::Additive && case.pass == Pass::Train;
+    (is_large && bytes > MAX_BYTES).then(|| {
+        let size = units::bytes(bytes as f64);
+        format!("training would need {size} in PyTorch, for every query, key and d_head")
+    })
+}
+
+fn has_fully_masked_query(problem: &Problem) -> bool {
+    let is_square = problem.seq_q == problem.seq_k;
+    // Other masks have a fixed, short length.
+    let is_long = matches!(problem.mask, Mask::Window { .. }) && is_square;
+    let is_fully_masked = |row| problem.mask_row(row).iter().all(|&masked| masked);
+    needs_dense_mask(problem) && !is_long && (0..problem.queries()).any(is_fully_masked)
 }
 
 /// The skipped PyTorch case, if PyTorch does not run `case`.
 pub fn skipped(case: &Case) -> Option<Skipped> {
-    let reason = "PyTorch is measured only with as many key heads as query heads; \
-                  vs PyTorch is relative to that";
-    (!is_compared(case)).then(|| {
-        let subject = format!("pytorch for {}", case.subject());
-        Skipped::new(case, &subject, reason.to_owned())
-    })
+    let reason = unsupported_reason(case)?;
+    let subject = format!("pytorch {}", subject(&case.task));
+    Some(Skipped::new(case, &subject, reason))
 }
 
-/// Whether both cases are compared with the same PyTorch result.
-pub(crate) fn is_same(one: &Case, other: &Case) -> bool {
-    let [one, other] = [one, other].map(|case| {
-        let key = (case.name(), case.n(), case.pass);
-        is_compared(case).then_some(key)
-    });
-    one.is_some() && one == other
+/// The PyTorch cases that run after `cases[i]`: the same mechanism; SDPA, once for each problem; a
+/// model, once for all its attention mechanisms.
+pub(crate) fn cases_after(cases: &[Case], i: usize) -> Vec<Case> {
+    let case = &cases[i];
+    let is_same = |other: &&Case| {
+        let key = |case: &Case| (case.name(), case.n(), case.pass);
+        key(other) == key(case)
+    };
+    let is_last = !cases[i + 1..].iter().any(|other| is_same(&other));
+    let compared = match &case.task {
+        Task::Matmul => vec![],
+        Task::Model { .. } if is_last => vec![case.clone()],
+        Task::Model { .. } => vec![],
+        Task::Attention { problem, .. } => {
+            let mut compared = vec![case.clone()];
+            let mut same = cases.iter().filter(is_same);
+            if is_last && !same.any(|other| subject(&other.task) == SDPA) {
+                // With its own number of key and value heads.
+                let own = crate::case::problem(problem.name, Some(problem.seq_k));
+                let own = own.unwrap_or_else(|_| (**problem).clone());
+                compared.push(Case::attention(Mechanism::Flash, own, case.pass));
+            }
+            compared
+        }
+    };
+    let is_supported = |case: &Case| unsupported_reason(case).is_none();
+    compared.into_iter().filter(is_supported).collect()
 }
 
 /// Adds the FLOPs of our equivalent model. The outcome is wrong if the numbers of parameters differ.
@@ -244,7 +295,7 @@ pub(crate) fn with_flops_of_ours(
 
 #[cfg(test)]
 mod tests {
-    use zoo_spec::Mechanism;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::model::Size;
@@ -254,16 +305,170 @@ mod tests {
         Case::model(Setup::new(Model::Gpt, Size::Tiny), attention, Pass::Train)
     }
 
+    /// Subjects of the PyTorch cases after each of `cases`.
+    fn subjects(cases: &[Case]) -> Vec<Vec<&'static str>> {
+        let after = |i| cases_after(cases, i);
+        let subjects = |cases: Vec<Case>| cases.iter().map(|case| subject(&case.task)).collect();
+        (0..cases.len()).map(after).map(subjects).collect()
+    }
+
+    fn attention(mechanism: Mechanism, problem: &str, n: usize, pass: Pass) -> Case {
+        let problem = crate::case::problem(problem, Some(n)).expect("in the catalogue");
+        Case::attention(mechanism, problem, pass)
+    }
+
     #[test]
     fn model_is_run_once_for_all_attention_mechanisms() {
         let (flash, linear) = (gpt(Mechanism::Flash), gpt(Mechanism::Linear));
-        assert!(is_compared(&flash) && is_same(&flash, &linear));
         let generating = Case {
             pass: Pass::Generate,
             ..flash.clone()
         };
-        assert!(!is_same(&flash, &generating));
-        assert!(!is_compared(&Case::matmul()));
+        let cases = [flash, generating, linear, Case::matmul()];
+        assert_eq!(
+            subjects(&cases),
+            [vec![], vec!["sdpa"], vec!["sdpa"], vec![]]
+        );
+    }
+
+    #[test]
+    fn every_mechanism_is_compared_with_itself_and_with_sdpa() {
+        let layer = |mechanism, n| attention(mechanism, "layer-causal", n, Pass::Train);
+        for mechanism in Mechanism::ALL {
+            let own = subject_of(mechanism.name());
+            let expected = if own == SDPA {
+                vec![own]
+            } else {
+                vec![own, SDPA]
+            };
+            assert_eq!(subjects(&[layer(mechanism, 256)]), [expected]);
+        }
+        let cases = [
+            layer(Mechanism::Standard, 256),
+            layer(Mechanism::Flash, 256),
+            layer(Mechanism::MultiQuery, 256),
+            layer(Mechanism::MultiQuery, 512),
+        ];
+        let expected = [
+            vec!["plain"],
+            vec!["sdpa"],
+            vec!["multi-query"],
+            vec!["multi-query", "sdpa"],
+        ];
+        assert_eq!(subjects(&cases), expected);
+        // SDPA has as many key heads as query heads.
+        let sdpa = &cases_after(&cases, 3)[1];
+        assert_eq!(*sdpa, layer(Mechanism::Flash, 512));
+    }
+
+    #[test]
+    fn unsupported_cases_are_skipped_with_a_reason() {
+        let train = Pass::Train;
+        for (case, reason) in [
+            (attention(Mechanism::Flash, "layer", 512, train), None),
+            (attention(Mechanism::Additive, "layer", 1024, train), None),
+            (
+                attention(Mechanism::Additive, "layer", 2048, Pass::Forward),
+                None,
+            ),
+            (
+                attention(Mechanism::Additive, "layer", 2048, train),
+                Some("training would need 8.00 GiB in PyTorch"),
+            ),
+            (
+                attention(Mechanism::Block, "layer-window", 512, train),
+                None,
+            ),
+            (
+                attention(Mechanism::LocalP, "layer-window", 512, train),
+                Some("supports only full and causal attention"),
+            ),
+            (attention(Mechanism::Flash, "dense-mask", 5, train), None),
+            (
+                attention(Mechanism::Standard, "dense-mask", 5, train),
+                Some("the softmax of fully masked queries is NaN"),
+            ),
+            (
+                attention(Mechanism::Standard, "several-tiles", 210, train),
+                None,
+            ),
+            (
+                attention(Mechanism::Flash, "softcap", 6, train),
+                Some("problems with a softcap are not compared"),
+            ),
+        ] {
+            let skipped = skipped(&case);
+            match (&skipped, reason) {
+                (None, None) => {}
+                (Some(skipped), Some(reason)) => assert!(skipped.reason.contains(reason)),
+                _ => panic!("{case:?}: {skipped:?}, expected {reason:?}"),
+            }
+            let is_run = subjects(std::slice::from_ref(&case))[0].contains(&subject(&case.task));
+            assert_eq!(is_run, reason.is_none(), "{case:?}");
+        }
+    }
+
+    /// The script reads parameters, a sample of the oracle's results, and their rows.
+    #[test]
+    fn inputs_of_every_mechanism_are_written() {
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../benches/pytorch/mechanisms.py"
+        );
+        let script = fs::read_to_string(script).expect("the script");
+        let scripts = PathBuf::from("scripts");
+        let pytorch = PyTorch::new("python3".into(), scripts, vec![], "cpu").expect("a folder");
+        for mechanism in Mechanism::ALL {
+            assert!(
+                script.contains(&format!("    \"{mechanism}\": ")),
+                "{mechanism}"
+            );
+            let case = attention(mechanism, "layer-causal", 96, Pass::Train);
+            let command = pytorch.command(&case, Dtype::F32).expect("written");
+            let mut arguments = command.get_args().skip_while(|&text| text != "--inputs");
+            let folder = PathBuf::from(arguments.nth(1).expect("a folder"));
+            let text = fs::read_to_string(folder.join("problem.json")).expect("written");
+            let description: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(description["mechanism"]["kind"], mechanism.name());
+            let size = |path: PathBuf| fs::metadata(&path).map(|file| file.len() as usize);
+            let size = |name: &str| size(folder.join(name)).unwrap_or_else(|_| panic!("no {name}"));
+            let Task::Attention { problem, .. } = &case.task else {
+                unreachable!("an attention case")
+            };
+            assert_eq!(
+                size("../key"),
+                4 * problem.key_shape().iter().product::<usize>()
+            );
+            for (name, width) in [
+                ("context", 64),
+                ("d_query", 64),
+                ("d_key", 64),
+                ("d_value", 64),
+            ] {
+                let rows = description["rows"][name].as_array().expect("rows").len();
+                assert!(rows > 0);
+                assert_eq!(size(name), 8 * width * rows, "{mechanism}: {name}");
+            }
+            let parameters = description["parameters"].as_object().expect("shapes");
+            for (name, shape) in parameters {
+                let shape = shape.as_array().expect("a shape").iter();
+                let count: u64 = shape.map(|size| size.as_u64().expect("a size")).product();
+                assert_eq!(size(name), 4 * count as usize, "{mechanism}: {name}");
+            }
+            let names: Vec<&str> = parameters.keys().map(String::as_str).collect();
+            let expected: &[&str] = match mechanism {
+                Mechanism::Additive => &["vector"],
+                Mechanism::Multiplicative => &["matrix"],
+                Mechanism::LocalP => &["matrix", "vector"],
+                Mechanism::Lsh | Mechanism::Performer => &["directions"],
+                _ => &[],
+            };
+            assert_eq!(names, expected, "{mechanism}");
+            let has = |key: &str| description.get(key).is_some();
+            assert_eq!(has("decays"), mechanism == Mechanism::Retention);
+            assert_eq!(has("blocks"), mechanism == Mechanism::BigBird);
+            assert_eq!(description["noise"], json!(mechanism == Mechanism::Hard));
+        }
     }
 
     #[test]

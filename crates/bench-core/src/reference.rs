@@ -2,6 +2,7 @@
 
 use zoo_spec::names;
 
+use crate::pytorch::{SDPA, subject_of};
 use crate::record::{CaseId, CaseLine};
 
 names! {
@@ -9,6 +10,9 @@ names! {
     pub enum Reference: "reference" {
         Flash = "flash",
         Standard = "standard",
+        /// PyTorch's `scaled_dot_product_attention` on the same problem.
+        Sdpa = "SDPA",
+        /// The same mechanism or model in PyTorch.
         PyTorch = "PyTorch",
         /// The same case of an earlier run.
         Baseline = "baseline",
@@ -18,12 +22,14 @@ names! {
 impl Reference {
     /// The reference of a case among `cases`, or among those of the earlier run.
     pub(crate) fn of<'a>(self, case: &CaseLine, cases: &'a [CaseLine]) -> Option<&'a CaseLine> {
+        let is_pytorch = |other: &CaseId| other.backend == "pytorch";
         let is_reference = |other: &CaseId| match self {
             Self::Flash | Self::Standard => {
                 other.backend == case.id.backend && other.subject == self.name()
             }
-            // Its fused kernels, not its plain implementation.
-            Self::PyTorch => other.backend == "pytorch" && other.subject != "plain",
+            Self::Sdpa => is_pytorch(other) && other.subject == SDPA && !case.is_model(),
+            Self::PyTorch if case.is_model() => is_pytorch(other),
+            Self::PyTorch => is_pytorch(other) && other.subject == subject_of(&case.id.subject),
             Self::Baseline => *other == case.id,
         };
         let is_same = |other: &CaseId| other.is_same_problem(&case.id) && is_reference(other);

@@ -12,7 +12,7 @@ use zoo_spec::Dtype;
 use crate::case::{Case, Task};
 use crate::child::{Limits, run_with_limits};
 use crate::plan::{Extent, Sampling};
-use crate::pytorch::{self, Implementation, PyTorch};
+use crate::pytorch::{self, PyTorch};
 use crate::record::{CaseId, CaseLine, Line, Outcome, Writer};
 
 #[derive(Debug, Clone)]
@@ -48,14 +48,14 @@ pub enum Event<'a> {
 
 struct Job<'a> {
     id: CaseId,
-    case: &'a Case,
+    case: Case,
     runner: Runner<'a>,
 }
 
 #[derive(Clone, Copy)]
 enum Runner<'a> {
     Program(&'a Program),
-    PyTorch(&'a PyTorch, Implementation),
+    PyTorch(&'a PyTorch),
 }
 
 impl Comparison {
@@ -88,8 +88,7 @@ impl Comparison {
         on_event: &mut dyn FnMut(Event<'_>),
         stop: &AtomicBool,
     ) -> io::Result<Vec<CaseLine>> {
-        let matmul = Case::matmul();
-        let mut jobs = self.jobs(&matmul);
+        let mut jobs = self.jobs();
         on_event(Event::Run(jobs.len() * self.rounds));
         let mut lines = Vec::new();
         for round in 1..=self.rounds {
@@ -111,12 +110,12 @@ impl Comparison {
         Ok(lines)
     }
 
-    fn jobs<'a>(&'a self, matmul: &'a Case) -> Vec<Job<'a>> {
+    fn jobs(&self) -> Vec<Job<'_>> {
         let mut jobs = Vec::new();
-        let mut add = |case: &'a Case, runner: Runner<'a>| {
+        let mut add = |case: Case, runner| {
             let (backend, subject) = match runner {
                 Runner::Program(program) => (program.backend.as_str(), case.subject()),
-                Runner::PyTorch(_, implementation) => ("pytorch", implementation.name()),
+                Runner::PyTorch(_) => ("pytorch", pytorch::subject(&case.task)),
             };
             let id = CaseId {
                 backend: backend.to_owned(),
@@ -129,18 +128,15 @@ impl Comparison {
             jobs.push(Job { id, case, runner });
         };
         for program in &self.programs {
-            add(matmul, Runner::Program(program));
+            add(Case::matmul(), Runner::Program(program));
         }
         for (i, case) in self.cases.iter().enumerate() {
             for program in &self.programs {
-                add(case, Runner::Program(program));
+                add(case.clone(), Runner::Program(program));
             }
-            let rest = &self.cases[i + 1..];
-            let runs_later = rest.iter().any(|other| pytorch::is_same(case, other));
-            let is_last = pytorch::is_compared(case) && !runs_later;
-            if let Some(pytorch) = self.pytorch.as_ref().filter(|_| is_last) {
-                for &implementation in Implementation::for_task(&case.task) {
-                    add(case, Runner::PyTorch(pytorch, implementation));
+            if let Some(pytorch) = &self.pytorch {
+                for case in pytorch::cases_after(&self.cases, i) {
+                    add(case, Runner::PyTorch(pytorch));
                 }
             }
         }
@@ -155,10 +151,8 @@ impl Comparison {
         stop: &AtomicBool,
     ) -> Option<CaseLine> {
         let command = match job.runner {
-            Runner::Program(program) => Ok(self.command(program, job.case)),
-            Runner::PyTorch(pytorch, implementation) => {
-                pytorch.command(job.case, implementation, self.dtype)
-            }
+            Runner::Program(program) => Ok(self.command(program, &job.case)),
+            Runner::PyTorch(pytorch) => pytorch.command(&job.case, self.dtype),
         };
         let mut report = match command {
             Ok(mut command) => {
@@ -171,8 +165,8 @@ impl Comparison {
                 Outcome::Failed { message }.into()
             }
         };
-        if let Runner::PyTorch(..) = job.runner {
-            report = pytorch::with_flops_of_ours(&job.id, job.case, before, report);
+        if let Runner::PyTorch(_) = job.runner {
+            report = pytorch::with_flops_of_ours(&job.id, &job.case, before, report);
         }
         report.work = report.work.or_else(|| Some(job.case.flops()));
         Some(CaseLine {

@@ -20,7 +20,8 @@ const MAX_FINDINGS: usize = 5;
 const LEGEND: &str = "time: median of one pass; spread: largest deviation from it, of the 10th and \
     90th percentiles and of the rounds; bar: time, > is off the scale; memory: peak incl. \
     activations; error: maximum relative error against the f64 oracle; vs: time relative to the \
-    other, below 1 is faster";
+    other, below 1 is faster; SDPA: PyTorch's scaled_dot_product_attention; PyTorch: the same \
+    mechanism or model in PyTorch";
 
 /// Results as text of at most `width` columns.
 pub fn screen(results: &Results, baseline: Option<&[CaseLine]>, width: usize) -> String {
@@ -155,7 +156,7 @@ fn render(
     for reference in Reference::ALL {
         let others = match reference {
             Reference::Baseline => baseline.unwrap_or_default(),
-            Reference::Flash | Reference::Standard | Reference::PyTorch => cases,
+            Reference::Flash | Reference::Standard | Reference::Sdpa | Reference::PyTorch => cases,
         };
         let ratio = |case: &CaseLine| Some(case.ratio(reference.of(case, others)?)?.ratio);
         if block.iter().any(|case| ratio(case).is_some()) {
@@ -165,7 +166,14 @@ fn render(
     }
     // Each column is followed or preceded by two spaces.
     let used = |columns: &[Column]| columns.iter().map(|c| c.width() + 2).sum::<usize>();
-    for dropped in ["vs standard", "vs flash", "error", "spread", "memory"] {
+    for dropped in [
+        "vs standard",
+        "vs SDPA",
+        "vs flash",
+        "error",
+        "spread",
+        "memory",
+    ] {
         if used(&columns) + MIN_BAR > width {
             columns.retain(|column| column.header != dropped);
         }
@@ -457,13 +465,14 @@ finding: transformer-small, forward, length 64: flash is 2.00x slower than PyTor
         };
         let expected = r"
 decode-step, decode pass, sequence length 8,192, f32
-mechanism                          time  spread    memory   error  vs flash  vs standard  vs PyTorch
-tch-cuda sliding-window  ▏      20.0 us     ±2%  64.0 MiB  1.0e-7     0.067            -       0.080
-pytorch sdpa             █▎      250 us     ±2%  64.0 MiB  1.0e-7         -            -        1.00
-tch-cuda flash           █▌      300 us     ±2%  64.0 MiB  1.0e-7      1.00            -        1.20
-flex flash               ██▌     500 us     ±2%  64.0 MiB  1.0e-7      1.00         0.50        2.00
-pytorch plain            ████▌   900 us     ±2%  64.0 MiB  1.0e-7         -            -        3.60
-flex standard            █████  1.00 ms     ±2%  64.0 MiB  1.0e-7      2.00         1.00        4.00
+mechanism                              time  spread    memory   error  vs flash  vs SDPA  vs PyTorch
+tch-cuda sliding-window  ▏          20.0 us     ±2%  64.0 MiB  1.0e-7     0.067    0.080        0.50
+pytorch sliding-window   ▍          40.0 us     ±2%  64.0 MiB  1.0e-7         -     0.16        1.00
+pytorch sdpa             ██▎         250 us     ±2%  64.0 MiB  1.0e-7         -     1.00        1.00
+tch-cuda flash           ██▊         300 us     ±2%  64.0 MiB  1.0e-7      1.00     1.20        1.20
+flex flash               ████▌       500 us     ±2%  64.0 MiB  1.0e-7      1.00     2.00        2.00
+pytorch plain            ████████▏   900 us     ±2%  64.0 MiB  1.0e-7         -     3.60        1.00
+flex standard            █████████  1.00 ms     ±2%  64.0 MiB  1.0e-7      2.00     4.00        1.11
 
 finding: decode-step, decode, length 8,192: tch-cuda sliding-window is 15.0x faster than flash
 finding: decode-step, decode, length 8,192: flex flash is 2.00x slower than PyTorch and 2.00x faster
@@ -478,6 +487,7 @@ finding: decode-step, decode, length 8,192: tch-cuda flash is 1.20x slower than 
                 decode("tch-cuda", "sliding-window", 0.02),
                 decode("pytorch", "sdpa", 0.25),
                 decode("pytorch", "plain", 0.9),
+                decode("pytorch", "sliding-window", 0.04),
             ]),
             expected,
         );

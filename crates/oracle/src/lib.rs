@@ -31,7 +31,7 @@ mod tolerance;
 pub use catalogue::{bench_only, catalogue, find};
 pub use entropy::{Entropies, entropy};
 pub use formula::{FeatureMap, Formula};
-pub use lsh::Hashing;
+pub use lsh::{Hashing, nearest_hashes};
 pub use mask::Mask;
 pub use mechanisms::{Parameter, expected_kv_heads};
 pub use problem::{Inputs, Problem};

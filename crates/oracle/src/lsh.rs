@@ -40,6 +40,38 @@ pub(crate) fn directions(seq: usize, bucket: usize) -> [usize; 2] {
     [2, each.expect("the range is unbounded")]
 }
 
+/// The hashes of queries with `d_head` elements, `[queries, rounds]`, by directions of this
+/// [shape](crate::Parameter::shape): in each round, the nearest direction or opposite of one.
+pub fn nearest_hashes(query: &[f32], directions: &[f32], shape: &[usize]) -> Vec<f32> {
+    let &[rounds, hashes, each, d_head] = shape else {
+        panic!("hash directions have four dimensions, got {shape:?}");
+    };
+    let directions: Vec<f64> = directions.iter().map(|&x| f64::from(x)).collect();
+    let hash = |query: &[f64], round: usize| {
+        let mut hash = 0;
+        for part in 0..hashes {
+            let first = (round * hashes + part) * each;
+            let products: Vec<f64> = directions[first * d_head..][..each * d_head]
+                .chunks(d_head)
+                .map(|direction| dot(direction, query))
+                .collect();
+            let opposites = products.iter().map(|x| -x);
+            let all = products.iter().copied().chain(opposites).enumerate();
+            let nearest = all.reduce(|best, other| if other.1 > best.1 { other } else { best });
+            hash = hash * 2 * each + nearest.map_or(0, |(index, _)| index);
+        }
+        hash as f32
+    };
+    (0..query.len() / d_head)
+        .map(|row| vector(query, row, d_head))
+        .flat_map(|query| {
+            (0..rounds)
+                .map(move |round| hash(&query, round))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
 pub(crate) fn solve_lsh(
     problem: &Problem,
     hashing: &Hashing,
@@ -194,6 +226,37 @@ mod tests {
         assert_eq!(directions(1, 64), [1, 1]);
         assert_eq!(directions(512, 2), [1, 128]);
         assert_eq!(directions(514, 2), [2, 9]);
+    }
+
+    /// The oracle checks the hashes that it is given.
+    #[test]
+    fn nearest_hashes_are_accepted() {
+        for (seq, parts) in [(64, 1), (520, 2)] {
+            let plain = Problem::new("hashes", [1, 2, seq, seq, 8]).with_mask(Mask::Causal);
+            let inputs = plain.inputs();
+            let config = zoo_spec::Lsh {
+                bucket_size: 2,
+                n_hashes: 3,
+                seed: 0,
+            };
+            let of_directions = crate::Parameter::HashDirections {
+                hashing: config,
+                seq,
+                d_head: 8,
+            };
+            let shape = of_directions.shape();
+            assert_eq!(shape[1], parts);
+            let normals = crate::normals("directions", of_directions.num_elements(), 1.0);
+            let hashes = nearest_hashes(&inputs.query, &normals, &shape);
+            let distinct: std::collections::BTreeSet<u32> =
+                hashes.iter().map(|&x| x as u32).collect();
+            assert!(distinct.len() > 8, "{distinct:?}");
+            let problem = plain.with_mechanism(&config.into(), |parameter| match parameter {
+                crate::Parameter::Hashes { .. } => hashes.clone(),
+                _ => normals.clone(),
+            });
+            crate::solve_for(&problem.expect("accepted"), &inputs, &[seq - 1]);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use zoo_spec::SplitMix64;
 
+use crate::dropout::noise;
 use crate::formula::Formula;
 use crate::mask::Mask;
 
@@ -166,6 +167,20 @@ impl Problem {
         let example = row / (self.heads * self.seq_q);
         let head = row / self.seq_q % self.heads;
         self.mask.mask_row(self, [example, head, row % self.seq_q])
+    }
+
+    /// The noise that [`Formula::Sampled`] adds to the scores of query `row`, an index into
+    /// `[batch, heads, seq_q]`. Empty for other formulas.
+    pub fn noise_row(&self, row: usize) -> Vec<f32> {
+        let Formula::Sampled { seed, .. } = self.formula else {
+            return Vec::new();
+        };
+        let example = row / (self.heads * self.seq_q);
+        let head = row / self.seq_q % self.heads;
+        let index = |key| [example, head, row % self.seq_q, key];
+        (0..self.seq_k)
+            .map(|key| noise(seed, index(key)) as f32)
+            .collect()
     }
 
     /// Number of queries over all examples and heads.

@@ -70,7 +70,7 @@ struct Measure {
     #[arg(long)]
     full: bool,
 
-    /// Also measure another library on the same problems, interleaved
+    /// Also measure another library with the same mechanisms, problems and models, interleaved
     #[arg(long, value_name = "LIBRARY", value_parser = ["pytorch"])]
     vs: Option<String>,
 

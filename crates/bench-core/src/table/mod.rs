@@ -74,6 +74,9 @@ fn header(members: &[&CaseLine], has_baseline: bool) -> Vec<&'static str> {
         header.push("vs standard");
     }
     if members.iter().any(|case| case.id.backend == "pytorch") {
+        if !are_models {
+            header.push("vs SDPA");
+        }
         header.push("vs PyTorch");
     }
     if has_baseline {
@@ -135,6 +138,7 @@ pub(crate) fn text(
         },
         "vs flash" => ratio_text(case, Reference::Flash, all),
         "vs standard" => ratio_text(case, Reference::Standard, all),
+        "vs SDPA" => ratio_text(case, Reference::Sdpa, all),
         "vs PyTorch" => ratio_text(case, Reference::PyTorch, all),
         "vs baseline" => ratio_text(case, Reference::Baseline, baseline.unwrap_or_default()),
         _ => None,

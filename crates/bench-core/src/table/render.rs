@@ -49,7 +49,7 @@ pub(crate) fn render_table(header: &[&str], rows: &[Vec<Cell>], spacing: u16) ->
 }
 
 /// Header and rows with short names, percentiles as a range, and ratios without their range. The
-/// ratio to flash is on the [screen](crate::screen::screen).
+/// ratios to flash and SDPA are on the [screen](crate::screen::screen).
 fn shorten(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
     let short = |name: &'static str| match name {
         "10th" => "10..90th",
@@ -66,7 +66,7 @@ fn shorten(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
     let columns = || {
         names
             .clone()
-            .filter(|(_, name)| !["90th", "vs flash"].contains(name))
+            .filter(|(_, name)| !["90th", "vs flash", "vs SDPA"].contains(name))
     };
     let shorten_row = |row: &Vec<Cell>| {
         let cell = |(i, name): (usize, &str)| {
@@ -110,7 +110,8 @@ tokens/s: input tokens of a model (source and target), or generated tokens; a tr
 as three forward passes in GFLOP/s
 error: maximum error against the f64 oracle, relative to the largest element of the tensor; *: \
 best value at this length
-vs: time relative to the other (lowest..highest round); below 1 is faster";
+vs: time relative to the other (lowest..highest round); below 1 is faster; SDPA: PyTorch's \
+scaled_dot_product_attention; PyTorch: the same mechanism or model in PyTorch, without custom kernels";
 
 /// A line for each reason why cases were not measured.
 pub fn failures(cases: &[CaseLine]) -> Vec<String> {

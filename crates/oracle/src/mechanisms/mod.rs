@@ -53,22 +53,27 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// Number of elements.
-    pub fn num_elements(self) -> usize {
+    /// Shape of the values.
+    pub fn shape(self) -> Vec<usize> {
         match self {
-            Self::Directions { count, d_head, .. } => count * d_head,
+            Self::Directions { count, d_head, .. } => vec![count, d_head],
             Self::HashDirections {
                 hashing,
                 seq,
                 d_head,
             } => {
                 let [hashes, each] = directions(seq, hashing.bucket_size);
-                hashing.n_hashes * hashes * each * d_head
+                vec![hashing.n_hashes, hashes, each, d_head]
             }
-            Self::Hashes { hashing, queries } => hashing.n_hashes * queries,
-            Self::Vector { heads, d_head } => heads * d_head,
-            Self::Matrix { heads, d_head } => heads * d_head * d_head,
+            Self::Hashes { hashing, queries } => vec![queries, hashing.n_hashes],
+            Self::Vector { heads, d_head } => vec![heads, d_head],
+            Self::Matrix { heads, d_head } => vec![heads, d_head, d_head],
         }
+    }
+
+    /// Number of elements.
+    pub fn num_elements(self) -> usize {
+        self.shape().into_iter().product()
     }
 }
 

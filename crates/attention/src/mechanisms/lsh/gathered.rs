@@ -10,6 +10,7 @@ use super::chunks::{Chunks, SortedSlots};
 use super::hashing::Hashing;
 use super::visibility::Visibility;
 use crate::pattern::gather::{GatherPlan, GatheredRows, MAX_QUERIES, RowBuilder};
+use crate::pattern::rule::pack_bits;
 
 /// The visible pairs of all rounds. Its masks include the tensor mask of the pattern.
 pub(super) fn gather_plan(
@@ -169,9 +170,7 @@ fn mask_equal_numbers(of_queries: &[[u32; MAX_QUERIES]], of_keys: &[u32], visibl
 fn bits(elements: &[u8; MAX_QUERIES]) -> u64 {
     let mut bits = 0;
     for (i, eight) in elements.as_chunks::<8>().0.iter().enumerate() {
-        // The product moves the lowest bit of each byte to the highest byte.
-        let byte = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        bits |= byte << (8 * i);
+        bits |= pack_bits(*eight) << (8 * i);
     }
     bits
 }

@@ -1,0 +1,373 @@
+"""Every attention mechanism in plain PyTorch, as one would write it without custom kernels.
+
+Queries are [batch, heads, seq_q, d_head], keys and values [batch, kv_heads, seq_k, ...]. The
+definitions are those of crates/oracle, which attention.py checks the results against.
+"""
+
+import dataclasses
+import math
+
+import torch
+import torch.nn.functional as F
+
+CHUNK = 128  # of linear attention
+
+
+@dataclasses.dataclass
+class Call:
+    """Options and parameters of a mechanism."""
+
+    keys: dict  # of the mechanism's config
+    causal: bool  # is_causal of SDPA: as many queries as keys
+    scale: float | None = None
+    visible: torch.Tensor | None = None  # bool mask, includes causality
+    vector: torch.Tensor | None = None  # [heads, d_head]
+    matrix: torch.Tensor | None = None  # [heads, d_head, d_head]
+    directions: torch.Tensor | None = None  # [n_features, d_head], or [rounds, parts, each, d_head]
+    decay: torch.Tensor | None = None  # [heads], float64
+    blocks: torch.Tensor | None = None  # [blocks, blocks], True is visible
+    # Fixed for a comparison, otherwise computed in each call.
+    noise: torch.Tensor | None = None  # [batch, heads, seq_q, seq_k]
+    hashes: torch.Tensor | None = None  # [batch, heads, seq, rounds]
+    state: torch.Tensor | None = None  # of linear attention, when decoding
+
+    def head(self, example, head):
+        """The call of one query head of one example."""
+
+        def select(x, *indices):
+            # Dimensions of 1 are broadcast.
+            starts = [min(i, size - 1) for i, size in zip(indices, x.shape)] if x is not None else []
+            return x[tuple(slice(i, i + 1) for i in starts)] if starts else None
+
+        names = ["vector", "matrix", "decay"]
+        parts = {name: select(getattr(self, name), head) for name in names}
+        names = ["visible", "noise", "hashes", "state"]
+        parts |= {name: select(getattr(self, name), example, head) for name in names}
+        return dataclasses.replace(self, **parts)
+
+    def scale_or(self, default):
+        return default if self.scale is None else self.scale
+
+
+def repeat_kv(query, *tensors):
+    return [x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in tensors]
+
+
+def mask_scores(call, scores):
+    if call.visible is not None:
+        return scores.masked_fill(~call.visible, -math.inf)
+    if call.causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        return scores.masked_fill(future, -math.inf)
+    return scores
+
+
+def dot_scores(call, query, key):
+    scores = query @ key.transpose(-2, -1) * call.scale_or(query.shape[-1] ** -0.5)
+    return mask_scores(call, scores)
+
+
+# Softmax attention.
+
+
+def standard(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    return dot_scores(call, query, key).softmax(-1) @ value
+
+
+def sdpa(call, query, key, value):
+    return F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=call.visible,
+        is_causal=call.causal and call.visible is None,
+        scale=call.scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+
+
+def dot(call, query, key, value):
+    return sdpa(dataclasses.replace(call, scale=call.scale_or(1.0)), query, key, value)
+
+
+def multiplicative(call, query, key, value):
+    return dot(call, query @ call.matrix, key, value)
+
+
+def additive(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    # Some queries at a time: [batch, heads, queries, seq_k, d_head] of 2^25 elements.
+    queries = max(1, 2**25 // (query.shape[0] * query.shape[1] * key.shape[2] * key.shape[3]))
+    vector = call.vector[:, None, :, None]
+    parts = [
+        (torch.tanh(part[..., None, :] + key[:, :, None]) @ vector).squeeze(-1)
+        for part in query.split(queries, dim=2)
+    ]
+    scores = call.scale_or(1.0) * torch.cat(parts, dim=2)
+    return mask_scores(call, scores).softmax(-1) @ value
+
+
+def hard(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    scores = dot_scores(call, query, key)
+    gumbel = call.noise if call.noise is not None else -torch.empty_like(scores).exponential_().log()
+    scores = scores + gumbel
+    selected = scores.argmax(-1, keepdim=True)
+    if not torch.is_grad_enabled():
+        return value.gather(2, selected.expand(-1, -1, -1, value.shape[-1]))
+    soft = (scores / call.keys["temperature"]).softmax(-1)
+    one_hot = torch.zeros_like(soft).scatter_(-1, selected, 1.0)
+    return (one_hot - soft.detach() + soft) @ value  # straight-through
+
+
+def local_p(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    window, seq_k = call.keys["window"], key.shape[2]
+    position = seq_k * torch.sigmoid(torch.tanh(query @ call.matrix) @ call.vector[..., None])
+    # [batch, heads, seq_q, 2 * window + 2]: all keys of the window, and one outside.
+    j = position.detach().floor().long() + torch.arange(-window, window + 2, device=query.device)
+    distance = j - position
+    visible = (distance.abs() <= window) & (j >= 0) & (j < seq_k)
+    if call.causal:
+        visible &= j <= torch.arange(seq_k, device=query.device)[:, None]
+    index = j.clamp(0, seq_k - 1).flatten(2)[..., None]
+    nearby = lambda x: x.gather(2, index.expand(-1, -1, -1, x.shape[-1])).unflatten(2, j.shape[2:])
+    scores = (nearby(key) @ query[..., None]).squeeze(-1) * call.scale_or(query.shape[-1] ** -0.5)
+    # A finite value, because a window may have no visible key.
+    weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1) * visible
+    weights = weights * torch.exp(-(distance**2) / (2 * (window / 2) ** 2))
+    return (weights[..., None, :] @ nearby(value)).squeeze(-2)
+
+
+# Softmax attention with a pattern.
+
+
+def pattern(kind, call, seq_q, seq_k, device):
+    """The keys that a query attends to, [seq_q, seq_k]; None if the mechanism has no pattern."""
+    keys = call.keys
+    j = torch.arange(seq_k, device=device)
+    i = torch.arange(seq_q, device=device)[:, None]
+    own = i + seq_k - seq_q  # the last query is aligned with the last key
+    match kind:
+        case "sliding-window":
+            return (own - j).abs() <= keys["window"]
+        case "local-m":
+            return (i - j).abs() <= keys["window"]
+        case "block":
+            return own // keys["block_size"] == j // keys["block_size"]
+        case "strided":
+            stride = keys.get("stride") or round(math.sqrt(seq_k))
+            return ((own - j).abs() < stride) | ((own - j) % stride == 0)
+        case "fixed":
+            block = keys.get("block_size") or round(math.sqrt(seq_k))
+            return (own // block == j // block) | (j % block >= block - keys["summary"])
+        case "longformer":
+            window = (own - j).abs() <= keys["window"]
+            return window | (own < keys["global"]) | (j < keys["global"])
+        case "bigbird":
+            return call.blocks[own // keys["block_size"], j // keys["block_size"]]
+    return None
+
+
+# LSH attention (Reformer).
+
+
+def lsh_hashes(call, query):
+    """[batch, heads, seq, rounds]: the nearest of the directions and their opposites."""
+    products = torch.einsum("bhnd,rped->bhnrpe", query, call.directions)
+    nearest = torch.cat([products, -products], dim=-1).argmax(-1)
+    base = 2 * call.directions.shape[2]
+    return nearest[..., 0] if nearest.shape[-1] == 1 else base * nearest[..., 0] + nearest[..., 1]
+
+
+def lsh(call, query, key, value):
+    del key  # keys are the normalised queries
+    (value,) = repeat_kv(query, value)
+    seq, size = query.shape[2], call.keys["bucket_size"]
+    chunks = -(-seq // size)
+    hashes = lsh_hashes(call, query.detach()) if call.hashes is None else call.hashes
+    order = hashes.transpose(-2, -1).argsort(dim=-1, stable=True)  # [batch, heads, rounds, seq]
+    slot = order.argsort(dim=-1)
+    # Slots after the last position are padding.
+    position = F.pad(order, (0, chunks * size - seq), value=-1).unflatten(-1, (chunks, size))
+
+    def with_previous(x):
+        return x if chunks == 1 else torch.cat([x, x.roll(1, dims=3)], dim=4)
+
+    def sorted_chunks(x):
+        index = position.clamp(min=0).flatten(2)[..., None].expand(-1, -1, -1, x.shape[-1])
+        return x.gather(2, index).unflatten(2, position.shape[2:])
+
+    queries = sorted_chunks(query)
+    keys = with_previous(sorted_chunks(F.normalize(query, dim=-1)))
+    values = with_previous(sorted_chunks(value))
+    scores = queries @ keys.transpose(-2, -1) * call.scale_or(query.shape[-1] ** -0.5)
+
+    i, j = position[..., :, None], with_previous(position)[..., None, :]
+    # A key that is near in several rounds counts once in all of them.
+    chunk_of = sorted_chunks((slot // size).transpose(-2, -1)).int()
+    near = torch.zeros(scores.shape, dtype=torch.uint8, device=scores.device)
+    for other in range(slot.shape[2]):
+        own, nearby = chunk_of[..., :, None, other], with_previous(chunk_of)[..., None, :, other]
+        near += (own == nearby) | ((own - 1) % chunks == nearby)
+    scores = scores - near.clamp(min=1).to(scores.dtype).log()  # 0 only for padding
+    # A position attends to itself only if there is no other.
+    scores = scores.masked_fill(i == j, -5e4)
+    masked = (j < 0) | (j > i) if call.causal else j < 0
+    scores = scores.masked_fill(masked, torch.finfo(scores.dtype).min)
+
+    log_sum = scores.logsumexp(-1, keepdim=True)
+    context = torch.cat([(scores - log_sum).exp() @ values, log_sum], dim=-1)
+    index = slot[..., None].expand(-1, -1, -1, -1, context.shape[-1])
+    context = context.flatten(3, 4).gather(3, index)
+    weights = context[..., -1:].softmax(2)
+    return (weights * context[..., :-1]).sum(2)
+
+
+# Linear attention.
+
+
+def causal_scan(query, key, value, decay=None):
+    """sum_j decay^(i - j) (query_i . key_j) value_j over j <= i, in chunks."""
+    seq = query.shape[2]
+    chunk = min(CHUNK, seq)
+    split = lambda x: F.pad(x, (0, 0, 0, -seq % chunk)).unflatten(2, (-1, chunk))
+    query, key, value = split(query), split(key), split(value)
+    scores = (query @ key.transpose(-2, -1)).tril()
+    if decay is None:
+        states = key.transpose(-2, -1) @ value
+        return (scores @ value + query @ (states.cumsum(2) - states)).flatten(2, 3)[:, :, :seq]
+    power = lambda exponent: (decay[:, None, None, None] ** exponent).to(query.dtype)
+    i = torch.arange(chunk, device=query.device)
+    c = torch.arange(query.shape[2], device=query.device)
+    states = (key * power(chunk - 1 - i[:, None])).transpose(-2, -1) @ value
+    # Of the chunks before each chunk.
+    between = (c[:, None] - c - 1).clamp(min=0) * chunk
+    between = (power(between)[:, 0] * (c[:, None] > c)).to(query.dtype)
+    states = torch.einsum("hcx,bhxfd->bhcfd", between, states)
+    within = scores * power((i[:, None] - i).clamp(min=0))
+    return (within @ value + (query * power(i[:, None] + 1)) @ states).flatten(2, 3)[:, :, :seq]
+
+
+def normalised(call, query, key, value):
+    """Linear attention with features of queries and keys."""
+    value = F.pad(value, (0, 1), value=1.0)  # the last column is the normaliser
+    if call.causal:
+        context = causal_scan(query, key, value)
+    else:
+        state = key.transpose(-2, -1) @ value
+        context = query @ (state if call.state is None else call.state + state)
+    return context[..., :-1] / context[..., -1:]
+
+
+def linear_features(call, query, key):
+    features = {
+        "elu1": lambda x: F.elu(x) + 1,
+        "relu": lambda x: F.relu(x) + 1e-3,
+    }[call.keys["feature_map"]]
+    return features(call.scale_or(1.0) * query), features(key)
+
+
+def performer_features(call, query, key):
+    scale = call.scale_or(query.shape[-1] ** -0.5)
+    features = []
+    for x in (query * math.copysign(math.sqrt(abs(scale)), scale), key * math.sqrt(abs(scale))):
+        exponent = x @ call.directions.T.to(x.dtype) - (x * x).sum(-1, keepdim=True) / 2
+        features.append(exponent.exp())
+    return features
+
+
+def widen(*tensors):
+    """Half precision as float32, which sums over a long sequence need."""
+    half = (torch.float16, torch.bfloat16)
+    return [x.float() if x.dtype in half else x for x in tensors]
+
+
+def in_float32(attend):
+    return lambda call, *tensors: attend(call, *widen(*tensors)).to(tensors[0].dtype)
+
+
+@in_float32
+def linear(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    return normalised(call, *linear_features(call, query, key), value)
+
+
+@in_float32
+def performer(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    return normalised(call, *performer_features(call, query, key), value)
+
+
+@in_float32
+def retention(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    query = query * call.scale_or(query.shape[-1] ** -0.5)
+    if call.state is not None:
+        decay = call.decay[:, None, None].to(query.dtype)
+        return query @ (decay * call.state + key.transpose(-2, -1) @ value)
+    return causal_scan(query, key, value, call.decay)
+
+
+def linear_state(kind, call, query, key, value):
+    """The state after the given keys."""
+    query, key, value = widen(query, key, value)
+    key, value = repeat_kv(query, key, value)
+    if kind == "retention":
+        distance = torch.arange(key.shape[2] - 1, -1, -1, device=key.device)[:, None]
+        key = key * (call.decay[:, None, None] ** distance).to(key.dtype)
+    else:
+        features = linear_features if kind == "linear" else performer_features
+        _, key = features(call, query, key)
+        value = F.pad(value, (0, 1), value=1.0)
+    return key.transpose(-2, -1) @ value
+
+
+MECHANISMS = {
+    "standard": standard,
+    "flash": sdpa,
+    "multi-query": sdpa,
+    "grouped-query": sdpa,
+    "dot": dot,
+    "multiplicative": multiplicative,
+    "additive": additive,
+    "hard": hard,
+    "sliding-window": sdpa,
+    "local-m": sdpa,
+    "local-p": local_p,
+    "block": sdpa,
+    "strided": sdpa,
+    "fixed": sdpa,
+    "longformer": sdpa,
+    "bigbird": sdpa,
+    "lsh": lsh,
+    "linear": linear,
+    "performer": performer,
+    "retention": retention,
+}
+
+
+def prepare(kind, call, query, key, value):
+    """Computes the mask, which does not depend on the inputs, or the cache of a decoding step.
+
+    Returns the call, the keys and the values.
+    """
+    seq_q, seq_k = query.shape[2], key.shape[2]
+    is_step = seq_q == 1 and seq_k > 1
+    if is_step and kind in ("linear", "performer", "retention"):
+        call = dataclasses.replace(call, causal=False)
+        state = linear_state(kind, call, query, key[:, :, :-1], value[:, :, :-1])
+        return dataclasses.replace(call, state=state), key[:, :, -1:], value[:, :, -1:]
+    visible = pattern(kind, call, seq_q, seq_k, query.device)
+    if visible is None:
+        return call, key, value
+    if is_step and call.visible is None:
+        cached = visible[0]
+        return call, key[:, :, cached], value[:, :, cached]
+    if call.visible is not None:
+        visible = visible & call.visible
+    elif call.causal:
+        visible = visible.tril()
+    visible = visible if visible.dim() == 4 else visible[None, None]
+    return dataclasses.replace(call, visible=visible), key, value
