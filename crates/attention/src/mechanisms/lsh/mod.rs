@@ -22,6 +22,7 @@ mod hashing;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod nearest;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+#[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
 mod normalize;
 mod visibility;
 

@@ -26,7 +26,6 @@ pub(super) trait NormalizeRows: Backend {
 macro_rules! impl_host_backend {
     ($($feature:literal: $backend:ident,)*) => {$(
         #[cfg(feature = $feature)]
-        #[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
         impl NormalizeRows for burn::backend::$backend {
             fn normalize_rows(rows: FloatTensor<Self>) -> FloatTensor<Self> {
                 forward::<Self>(&rows).0
