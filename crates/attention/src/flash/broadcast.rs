@@ -30,6 +30,7 @@ impl<'a, T: Copy> Broadcast<'a, T> {
     }
 
     /// Values for each head and relative position of query and key, `[heads, seq_q + seq_k - 1]`.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
     pub(crate) fn relative(values: &'a [T], seq_q: usize, seq_k: usize) -> Self {
         let distances = seq_q + seq_k - 1;
         assert!(values.len().is_multiple_of(distances));

@@ -193,6 +193,7 @@ impl SortedSlots {
     }
 
     /// The positions of a chunk without padding.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
     pub(super) fn positions(&self, chunk: usize) -> &[u32] {
         let slots = self.queries(chunk);
         let count = slots

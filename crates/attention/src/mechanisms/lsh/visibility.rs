@@ -47,6 +47,7 @@ impl<'a> Visibility<'a> {
     }
 
     /// A bit for each of up to 64 queries of `[example, head]` that may attend to a key.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
     pub(super) fn visible_queries(
         &self,
         [example, head]: [usize; 2],
