@@ -135,8 +135,10 @@ impl Pass {
         for group in &self.groups {
             for queries in group.queries.chunks(MAX_QUERIES) {
                 let offset = builder.add_queries(queries);
-                for &key in &group.keys {
-                    let mut visible = self.rule.visible_among(shape, example, queries, key);
+                let visible = self
+                    .rule
+                    .visible_pairs(shape, example, queries, &group.keys);
+                for (&key, mut visible) in group.keys.iter().zip(visible) {
                     if self.excludes_own_position {
                         let own = i64::from(key) - query_position(shape, 0);
                         for (i, &query) in queries.iter().enumerate() {

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use zoo_kernels::cpu::dispatch;
+
 use super::coverage::{Coverage, as_keys, bits_from};
 use super::documents::Documents;
 use super::predicate::Predicate;
@@ -258,41 +260,56 @@ impl Rule {
         }
     }
 
-    /// [`visible_queries`](Self::visible_queries) of up to 64 queries in any order.
-    pub(crate) fn visible_among(
+    /// For each key, a bit for each of up to 64 queries that attends to it; both in any order.
+    pub(crate) fn visible_pairs(
         &self,
         shape: &AttentionShape,
         example: usize,
         queries: &[u32],
-        key: u32,
-    ) -> u64 {
+        keys: &[u32],
+    ) -> Vec<u64> {
         assert!(queries.len() <= 64, "at most 64 queries fit into the bits");
         let all = u64::MAX.checked_shr(64 - queries.len() as u32).unwrap_or(0);
         match self {
-            Self::Full => all,
+            Self::Full => vec![all; keys.len()],
             Self::Causal => {
-                // The first query that attends to the key.
-                let first = i64::from(key) - query_position(shape, 0);
-                bits_from_query(queries, first.clamp(0, i64::from(u32::MAX)) as u32)
+                // The first query that attends to each key.
+                let offset = query_position(shape, 0);
+                let first = |key: &u32| (i64::from(*key) - offset).clamp(0, u32::MAX.into()) as u32;
+                let first: Vec<u32> = keys.iter().map(first).collect();
+                let mut padded = [0; 64];
+                padded[..queries.len()].copy_from_slice(queries);
+                let mut visible = vec![all; keys.len()];
+                clear_queries_before(&padded, &first, &mut visible);
+                visible
             }
-            Self::KeyLengths(lengths) if (key as usize) < lengths[example] => all,
-            Self::KeyLengths(_) => 0,
-            Self::And(a, b) => match a.visible_among(shape, example, queries, key) {
-                0 => 0,
-                bits => bits & b.visible_among(shape, example, queries, key),
-            },
-            rule => match queries {
-                [first, .., last]
-                    if (last - first) as usize == queries.len() - 1 && queries.is_sorted() =>
-                {
-                    let (first, last) = (*first as usize, *last as usize);
-                    all & rule.visible_queries(shape, example, first..last + 1, key as usize)
-                }
-                _ => bits_of(queries, |query| {
-                    let query = query as usize..query as usize + 1;
-                    rule.visible_queries(shape, example, query, key as usize) & 1 == 1
-                }),
-            },
+            Self::KeyLengths(lengths) => {
+                let is_valid = |key: &u32| (*key as usize) < lengths[example];
+                let bits = |key| if is_valid(key) { all } else { 0 };
+                keys.iter().map(bits).collect()
+            }
+            Self::And(a, b) => {
+                let [mut a, b] =
+                    [a, b].map(|rule| rule.visible_pairs(shape, example, queries, keys));
+                a.iter_mut().zip(b).for_each(|(a, b)| *a &= b);
+                a
+            }
+            rule => {
+                let is_range = queries.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+                let visible = |queries: Range<usize>, key: &u32| {
+                    rule.visible_queries(shape, example, queries, *key as usize)
+                };
+                let bits = |key: &u32| match queries {
+                    [first, .., last] if is_range => {
+                        all & visible(*first as usize..*last as usize + 1, key)
+                    }
+                    _ => queries.iter().enumerate().fold(0, |all, (i, &query)| {
+                        let query = query as usize..query as usize + 1;
+                        all | (visible(query, key) & 1) << i
+                    }),
+                };
+                keys.iter().map(bits).collect()
+            }
         }
     }
 
@@ -319,32 +336,32 @@ impl Rule {
     }
 }
 
-/// A bit for each of up to 64 queries that is at least `first`.
-fn bits_from_query(queries: &[u32], first: u32) -> u64 {
+dispatch! {
+    /// Clears the bits of the queries before the first that attends to each key.
+    fn clear_queries_before(
+        queries: &[u32; 64],
+        first: &[u32],
+        visible: &mut [u64],
+    ) by clear_before;
+}
+
+#[inline(always)]
+fn clear_before(queries: &[u32; 64], first: &[u32], visible: &mut [u64]) {
+    for (first, visible) in first.iter().zip(visible) {
+        *visible &= pack_bits(&queries.map(|query| u8::from(query >= *first)));
+    }
+}
+
+/// A bit for each element, each of which is 0 or 1.
+#[inline(always)]
+pub(crate) fn pack_bits(elements: &[u8; 64]) -> u64 {
     let mut bits = 0;
-    // The compiler vectorises the comparisons of eight queries.
-    for (i, eight) in queries.chunks(8).enumerate() {
-        let mut bytes = [0; 8];
-        for (byte, query) in bytes.iter_mut().zip(eight) {
-            *byte = u8::from(*query >= first);
-        }
-        bits |= pack_bits(bytes) << (8 * i);
+    for (i, eight) in elements.as_chunks::<8>().0.iter().enumerate() {
+        // The product moves the lowest bit of each byte to the highest byte.
+        let byte = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        bits |= byte << (8 * i);
     }
     bits
-}
-
-/// The lowest bits of eight bytes, each of which is 0 or 1.
-pub(crate) fn pack_bits(bytes: [u8; 8]) -> u64 {
-    // The product moves the bit of each byte to the highest byte.
-    u64::from_le_bytes(bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56
-}
-
-/// A bit for each query that is visible.
-fn bits_of(queries: &[u32], is_visible: impl Fn(u32) -> bool) -> u64 {
-    let bits = queries.iter().enumerate();
-    bits.fold(0, |all, (i, &query)| {
-        all | u64::from(is_visible(query)) << i
-    })
 }
 
 /// The position of a query: the index of the key it is aligned with, aligned at the end.

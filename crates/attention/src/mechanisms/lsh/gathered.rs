@@ -77,8 +77,8 @@ impl Head<'_> {
                 }
                 let own = block.keys.iter().zip(&mut block.visible);
                 for (_, visible) in own.filter(|(key, _)| **key == query) {
-                    let is_visible = self.visibility.visible_queries(self.head, &[query], query);
-                    *visible |= is_visible << i;
+                    let is_visible = self.visibility.visible_pairs(self.head, &[query], &[query]);
+                    *visible |= is_visible[0] << i;
                 }
             }
         }
@@ -120,8 +120,7 @@ impl Head<'_> {
     /// For each key, a bit for each query at another position that attends to it, unless it did in
     /// an earlier round.
     fn visible(&self, queries: &[u32], keys: &[u32], earlier: &[SortedSlots]) -> Vec<u64> {
-        let visible = |&key: &u32| self.visibility.visible_queries(self.head, queries, key);
-        let mut visible: Vec<u64> = keys.iter().map(visible).collect();
+        let mut visible = self.visibility.visible_pairs(self.head, queries, keys);
         let mut of_queries = [u32::MAX; MAX_QUERIES];
         of_queries[..queries.len()].copy_from_slice(queries);
         mask_equal(&[of_queries], keys, &mut visible);
@@ -161,28 +160,6 @@ fn mask_equal_numbers(of_queries: &[[u32; MAX_QUERIES]], of_keys: &[u32], visibl
                 *is_equal |= u8::from(number == key);
             }
         }
-        *visible &= !bits(&is_equal);
-    }
-}
-
-/// A bit for each element, each of which is 0 or 1.
-#[inline(always)]
-fn bits(elements: &[u8; MAX_QUERIES]) -> u64 {
-    let mut bits = 0;
-    for (i, eight) in elements.as_chunks::<8>().0.iter().enumerate() {
-        bits |= pack_bits(*eight) << (8 * i);
-    }
-    bits
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_are_in_the_order_of_the_elements() {
-        let elements: [u8; MAX_QUERIES] = std::array::from_fn(|i| u8::from(i % 7 == 2 || i == 63));
-        let expected = (0..64).fold(0, |bits, i| bits | u64::from(elements[i]) << i);
-        assert_eq!(bits(&elements), expected);
+        *visible &= !pack_bits(&is_equal);
     }
 }

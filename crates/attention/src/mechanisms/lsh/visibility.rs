@@ -46,20 +46,22 @@ impl<'a> Visibility<'a> {
         }
     }
 
-    /// A bit for each of up to 64 queries of `[example, head]` that may attend to a key.
+    /// For each key, a bit for each of up to 64 queries of `[example, head]` that may attend to it.
     #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-    pub(super) fn visible_queries(
+    pub(super) fn visible_pairs(
         &self,
         [example, head]: [usize; 2],
         queries: &[u32],
-        key: u32,
-    ) -> u64 {
-        let mut visible = self.rule.visible_among(self.shape, example, queries, key);
+        keys: &[u32],
+    ) -> Vec<u64> {
+        let mut visible = self.rule.visible_pairs(self.shape, example, queries, keys);
         if let Some((mask, dims)) = &self.mask {
             let mask = Broadcast::new(mask, *dims);
-            for (i, &query) in queries.iter().enumerate() {
-                if mask.get([example, head, query as usize, key as usize]) {
-                    visible &= !(1 << i);
+            for (visible, &key) in visible.iter_mut().zip(keys) {
+                for (i, &query) in queries.iter().enumerate() {
+                    if mask.get([example, head, query as usize, key as usize]) {
+                        *visible &= !(1 << i);
+                    }
                 }
             }
         }

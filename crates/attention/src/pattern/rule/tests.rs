@@ -164,3 +164,10 @@ fn depends_on_example_is_exact() {
         );
     }
 }
+
+#[test]
+fn bits_are_in_the_order_of_the_elements() {
+    let elements: [u8; 64] = std::array::from_fn(|i| u8::from(i % 7 == 2 || i == 63));
+    let expected = (0..64).fold(0, |bits, i| bits | u64::from(elements[i]) << i);
+    assert_eq!(pack_bits(&elements), expected);
+}
