@@ -63,14 +63,24 @@ impl Scaled {
         step: usize,
     ) -> Chart<'a> {
         let datasets = curves.iter().zip(&self.points).map(|(curve, points)| {
+            // A line needs two points.
+            let graph_type = match points.len() {
+                1 => GraphType::Scatter,
+                _ => GraphType::Line,
+            };
             Dataset::default()
                 .marker(curve.marker)
-                .graph_type(GraphType::Line)
+                .graph_type(graph_type)
                 .style(Style::new().fg(curve.color))
                 .data(points)
         });
         let last = step.max(2);
-        let steps = [0, last / 2, last].map(|step| step.to_string());
+        // In the label and not as a title, which would cover the end of the curves.
+        let steps = [
+            "0".to_owned(),
+            (last / 2).to_string(),
+            format!("step {last}"),
+        ];
         let dim = Style::new().dim();
         Chart::new(datasets.collect())
             .block(Block::bordered().title(title))
@@ -78,7 +88,6 @@ impl Scaled {
             .legend_position(None)
             .x_axis(
                 Axis::default()
-                    .title(Line::from("step").dim())
                     .style(dim)
                     .bounds([0.0, last as f64])
                     .labels(steps),

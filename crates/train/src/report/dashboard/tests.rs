@@ -73,12 +73,13 @@ fn a_resumed_run_shows_its_history_and_total_time() {
             " loss: training validation ",
             " exact: validation best 25.00% at 100 ",
             "75",
-            "150",
             "a b c -> c b a (correct)",
             "l log or linear scale",
         ] {
             assert!(text.contains(part), "{part} at {width} columns:\n{text}");
         }
+        // On the progress bar and on the axes of two charts.
+        assert_eq!(text.matches("step 150").count(), 3, "{text}");
     }
     // Too narrow for two charts, too small for anything: no panic.
     let narrow = screen(&view, 60, 20).join("\n");
