@@ -19,7 +19,8 @@ use burn::tensor::{Int, Tensor};
 ///     is_bidirectional: true,
 /// };
 /// let (heads, seq) = (8, 100);
-/// let table = Tensor::<2>::zeros([heads, 32], &Device::default()).require_grad();
+/// let device = Device::default().autodiff();
+/// let table = Tensor::<2>::zeros([heads, 32], &device).require_grad();
 /// let bias = buckets.bias(table, seq, seq);
 /// let options = AttentionOptions::new().with_relative_bias(bias);
 /// # }

@@ -65,6 +65,10 @@ pub(super) fn forward(call: &Call<'_>, plan: &GatherPlan) -> (Vec<f32>, Vec<f32>
     (context, stats)
 }
 
+/// Tasks of the backward pass per thread. Few, since all heads take about the same time, and each task
+/// of a head but the first needs copies of all its gradients.
+const TASKS_PER_THREAD: usize = 2;
+
 /// The gradients of query, key and value of a key and value head.
 pub(super) fn backward(
     call: &Call<'_>,
@@ -74,7 +78,7 @@ pub(super) fn backward(
 ) {
     let lens = grads.each_ref().map(|grad| grad.len());
     let copy_len = lens.iter().sum();
-    let parts = parts(call, kv_head, copy_len);
+    let parts = parts(call, kv_head, copy_len, TASKS_PER_THREAD);
     let set = InstructionSet::detect();
     let run = |rows, [d_query, d_key, d_value]: [&mut [f32]; 3]| {
         let grads = GradSlices {

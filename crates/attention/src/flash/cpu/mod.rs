@@ -156,7 +156,7 @@ pub(super) fn backward(call: &Call<'_>, saved: &BackwardInputs<'_>) -> [Vec<f32>
                 gather::backward(call, saved, kv_head, [d_query, d_key, d_value]);
                 return Vec::new();
             }
-            let parts = parts(call, kv_head, d_key.len() + d_value.len());
+            let parts = parts(call, kv_head, d_key.len() + d_value.len(), TASKS_PER_THREAD);
             // Each part but the first writes to a copy; the copies are added in order.
             let key_len = d_key.len();
             let copy_len = key_len + d_value.len();
@@ -304,13 +304,18 @@ pub(super) fn backward_bias(
 /// The rows of tiles of a key and value head, split into parts that are computed in parallel:
 /// enough of them to balance the load of the threads. Each part but the first needs a copy of
 /// `copy_len` elements for gradients.
-fn parts(call: &Call<'_>, kv_head: usize, copy_len: usize) -> Vec<Range<usize>> {
+fn parts(
+    call: &Call<'_>,
+    kv_head: usize,
+    copy_len: usize,
+    tasks_per_thread: usize,
+) -> Vec<Range<usize>> {
     let shape = call.shape;
     let heads = shape.batch * shape.kv_heads;
     let (example, first) = (kv_head / shape.kv_heads, kv_head % shape.kv_heads);
     let query_heads = first * shape.group()..(first + 1) * shape.group();
     let rows: usize = query_heads.map(|head| call.num_rows([example, head])).sum();
-    let ideal = (TASKS_PER_THREAD * threads()).div_ceil(heads);
+    let ideal = (tasks_per_thread * threads()).div_ceil(heads);
     let copies = (MAX_COPY_BYTES / (size_of::<f32>() * heads * copy_len)).max(1);
     let parts = ideal.clamp(1, rows.div_ceil(4)).min(1 + copies);
     tiles(rows, rows.div_ceil(parts)).collect()
