@@ -14,6 +14,7 @@ use zoo_viz::{chart, sortable};
 use crate::findings::{Family, Series, families, findings};
 use crate::plot::{self, Axis};
 use crate::pool::{distinct, group, pool};
+use crate::pytorch::subject_of;
 use crate::record::{CaseLine, Results};
 use crate::screen;
 use crate::summary::summary;
@@ -138,35 +139,45 @@ fn mechanism_family(series: &Series) -> &'static str {
     }
 }
 
+/// The lines of PyTorch come last, in the colours of the same mechanisms on our backends.
 fn plot(family: &Family, axis: Axis) -> Plot {
-    let subjects = distinct(family.series.iter().map(|series| &series.subject));
-    let backends = distinct(family.series.iter().map(|series| &series.backend));
+    let is_pytorch = |series: &Series| series.backend == "pytorch";
+    let mut sorted: Vec<&Series> = family.series.iter().collect();
+    sorted.sort_by_key(|series| is_pytorch(series));
+    let subjects = distinct(sorted.iter().map(|series| &series.subject));
+    let backends = distinct(sorted.iter().map(|series| &series.backend));
     let mut ours = backends.clone();
     ours.retain(|backend| *backend != "pytorch");
-    let index = |list: &[&String], name: &str| list.iter().position(|known| *known == name);
-    let line = |series: &Series| Line {
+    let colour = |series: &Series| {
+        let is_same = |known: &str| {
+            known == series.subject || is_pytorch(series) && subject_of(known) == series.subject
+        };
+        subjects.iter().position(|known| is_same(known))
+    };
+    let stroke = |series: &Series| backends.iter().position(|known| **known == series.backend);
+    let line = |series: &&Series| Line {
         name: match &ours[..] {
             [only] if **only == series.backend => series.subject.clone(),
             _ => format!("{} {}", series.backend, series.subject),
         },
         group: mechanism_family(series).to_owned(),
         strong: ["flash", "standard"].contains(&series.subject.as_str()),
-        colour: index(&subjects, &series.subject).unwrap_or_default(),
-        stroke: index(&backends, &series.backend).unwrap_or_default(),
+        colour: colour(series).unwrap_or_default(),
+        stroke: stroke(series).unwrap_or_default(),
         points: match axis {
             Axis::Time => series.times.clone(),
             Axis::Memory => series.memory.clone(),
         },
         ..Line::default()
     };
-    let lines: Vec<Line> = family.series.iter().map(line).collect();
+    let lines: Vec<Line> = sorted.iter().map(line).collect();
     plot::plot(&family.title, axis, &lines)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_utils::{line, run_info, skipped};
+    use crate::test_utils::{line, on_backend, run_info, skipped};
 
     #[test]
     fn page_is_self_contained_and_complete() {
@@ -198,5 +209,30 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part} in {page}");
         }
+    }
+
+    #[test]
+    fn pytorch_has_dashed_lines_in_our_colours() {
+        let lines = [256, 512].map(|n| {
+            let pytorch = ["sdpa", "linear", "plain"];
+            let pytorch = pytorch.map(|name| on_backend("pytorch", line(name, n, &[1.0])));
+            let ours = ["linear", "flash"].map(|name| line(name, n, &[1.0]));
+            [&pytorch[..], &ours[..]].concat()
+        });
+        let families = families(&pool(&lines.concat()));
+        let plot = plot(&families[0], Axis::Time);
+        let style = |line: &Line| (line.name.clone(), line.colour, line.stroke);
+        let styles: Vec<_> = plot.lines.iter().map(style).collect();
+        let expected = [
+            ("linear", 0, 0),
+            ("flash", 1, 0),
+            ("pytorch sdpa", 1, 1),
+            ("pytorch linear", 0, 1),
+            ("pytorch plain", 3, 1),
+        ];
+        assert_eq!(
+            styles,
+            expected.map(|(name, colour, stroke)| (name.to_owned(), colour, stroke))
+        );
     }
 }

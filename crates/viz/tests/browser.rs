@@ -5,10 +5,11 @@
 use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_viz::plot::Scale;
+use zoo_viz::plot::{Axis, Line, Plot, Scale, Ticks};
+use zoo_viz::units::Unit;
 use zoo_viz::{
     Alignment, AttentionPage, Better, Curve, Curves, Document, HeadMaps, Matrix, Part, Sentence,
-    Theme, Word, browser,
+    Theme, Word, browser, chart,
 };
 
 type Test = fn(&Path) -> Result<(), Failed>;
@@ -16,10 +17,11 @@ type Test = fn(&Path) -> Result<(), Failed>;
 fn main() {
     let arguments = Arguments::from_args();
     let browser = browser::find();
-    let tests: [(&str, Test); 3] = [
+    let tests: [(&str, Test); 4] = [
         ("page_renders_without_console_messages", renders),
         ("keyboard_and_controls_work", works),
         ("svg_and_png_files_render", draws),
+        ("labels_of_many_lines_fit_a_chart", fits_labels),
     ];
     let trials = tests.map(|(name, test)| {
         let browser = browser.clone();
@@ -245,6 +247,58 @@ fn draws(browser: &Path) -> Result<(), Failed> {
     let drawn = dom.matches("<svg").count();
     if drawn != count + 2 || !dom.contains(&format!("<title>{}</title>", 2 * count)) {
         return Err(format!("{drawn} of {} SVGs in: {dom}", count + 2).into());
+    }
+    Ok(())
+}
+
+/// The labels of 40 lines that end close to each other neither overlap nor leave the plot.
+fn fits_labels(browser: &Path) -> Result<(), Failed> {
+    let axis = Axis {
+        title: "x".to_owned(),
+        scale: Scale::Log,
+        ticks: Ticks::Decimal,
+        unit: Unit::Number,
+        margin: 0.05,
+        include: None,
+    };
+    let line = |i: usize| Line {
+        name: format!("line {i}"),
+        points: vec![(1.0, 1.0), (2.0, 100.0 + i as f64)],
+        ..Line::default()
+    };
+    let plot = Plot {
+        title: "labels".to_owned(),
+        x: axis.clone(),
+        y: axis,
+        lines: (0..40).map(line).collect(),
+        empty_message: "none",
+    };
+    // Positions of the labels, relative to the top of the plot.
+    let record = "
+        const labels = new Map(), fillText = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+          if (text.startsWith('line ')) labels.set(text, y);
+          return fillText.call(this, text, x, y);
+        };";
+    let check = "
+        addEventListener('load', () => setTimeout(() => {
+          const ys = [...labels.values()].sort((a, b) => a - b);
+          const height = document.querySelector('.u-over').clientHeight;
+          const isInside = ys[0] >= 0 && ys.at(-1) <= height;
+          const isApart = ys.every((y, i) => !i || y - ys[i - 1] > 13.9);
+          document.title = `${ys.length} labels, inside: ${isInside}, apart: ${isApart}`;
+        }, 500));";
+    let html = format!(
+        "<!doctype html><style>{}</style>{}<script>{record}</script><script>{}</script><script>{check}</script>",
+        chart::STYLE,
+        chart::charts(&[plot]),
+        chart::SCRIPT
+    );
+    let dom = dom_of(browser, "chart.html", &html)?;
+    let title = dom.split("<title>").nth(1).unwrap_or_default();
+    let title = title.split("</title>").next().unwrap_or_default();
+    if title != "40 labels, inside: true, apart: true" {
+        return Err(title.into());
     }
     Ok(())
 }

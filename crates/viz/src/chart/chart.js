@@ -7,12 +7,18 @@
   const HUES = [[207, 85], [24, 90], [164, 80], [325, 55], [265, 55], [40, 80], [0, 0]];
   const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [1, 5]];
   const FONT = "12px system-ui, sans-serif";
-  const HEIGHT = 380, LABEL = 14;
+  // The margin has the axis below the plot.
+  const HEIGHT = 380, LABEL = 14, MARGIN = 60;
 
   const colour = ({ hue, shade }) => {
     const [h, saturation] = HUES[hue % HUES.length];
     const [from, to] = dark.matches ? [86, 46] : [20, 62];
     return `hsl(${h} ${saturation}% ${from + (to - from) * shade}%)`;
+  };
+
+  const paintSwatch = (swatch, line) => {
+    swatch.style.setProperty("--swatch", colour(line));
+    swatch.classList.toggle("dashed", line.stroke % DASHES.length > 0);
   };
 
   const three = (x) => x.toFixed(Math.abs(x) < 9.995 ? 2 : Math.abs(x) < 99.95 ? 1 : 0);
@@ -44,12 +50,15 @@
     return ticks.filter((_, i) => i % every === 0);
   }
 
-  // Labels are moved apart, from the top down, and up again where they would leave the plot.
-  function dodge(labels, bottom) {
+  // Labels are moved apart, from the top down, and up again where they would leave the plot. They
+  // overlap if the plot is too low for all of them.
+  function dodge(labels, top, bottom) {
+    const step = Math.min(LABEL, (bottom - top) / Math.max(1, labels.length - 1));
     labels.sort((a, b) => a.y - b.y);
-    for (let i = 1; i < labels.length; i++) labels[i].y = Math.max(labels[i].y, labels[i - 1].y + LABEL);
-    let limit = bottom;
-    for (const label of [...labels].reverse()) { label.y = Math.min(label.y, limit); limit = label.y - LABEL; }
+    let limit = top;
+    for (const label of labels) { label.y = Math.max(label.y, limit); limit = label.y + step; }
+    limit = bottom;
+    for (const label of [...labels].reverse()) { label.y = Math.min(label.y, limit); limit = label.y - step; }
   }
 
   function draw(figure) {
@@ -82,7 +91,8 @@
     }
     const measure = document.createElement("canvas").getContext("2d");
     measure.font = FONT;
-    const labelWidth = Math.min(150, 22 + Math.max(...data.lines.map((line) => measure.measureText(line.name).width)));
+    const chartHeight = Math.max(HEIGHT, LABEL * data.lines.length + MARGIN);
+    const labelWidth = Math.min(170, 22 + Math.max(...data.lines.map((line) => measure.measureText(line.name).width)));
     const range = ({ log, margin, include }) => (u, min, max) => {
       if (min === null) return [1, 10];
       if (include !== null) { min = Math.min(min, include); max = Math.max(max, include); }
@@ -109,7 +119,7 @@
         if (y < -1 || y > height / ratio + 1) continue;
         labels.push({ x: u.valToPos(xs[last], "x"), from: y, y, line: data.lines[one.index] });
       }
-      dodge(labels, height / ratio - 2);
+      dodge(labels, 2, height / ratio - 2);
       ctx.save();
       ctx.setTransform(ratio, 0, 0, ratio, left, top);
       ctx.font = FONT;
@@ -155,7 +165,7 @@
         const line = table.insertRow();
         line.className = row === nearest ? "nearest" : "";
         const swatch = Object.assign(document.createElement("span"), { className: "chart-swatch" });
-        swatch.style.cssText = `display:inline-block;vertical-align:middle;background:${colour(row.line)}`;
+        paintSwatch(swatch, row.line);
         line.insertCell().append(swatch, ` ${row.line.name}`);
         line.insertCell().textContent = FORMATS[data.y.unit](row.value);
       }
@@ -172,7 +182,7 @@
     }
 
     const chart = new uPlot({
-      width: area.clientWidth || 480, height: HEIGHT, legend: { show: false }, padding: [8, labelWidth, 0, 0], bands,
+      width: area.clientWidth || 480, height: chartHeight, legend: { show: false }, padding: [8, labelWidth, 0, 0], bands,
       scales: { x: scale(data.x), y: scale(data.y) },
       series: [{}, ...series],
       axes: [
@@ -189,7 +199,7 @@
       return splits.map((x) => { const position = u.valToPos(x, "x"); if (position - last < 44) return null; last = position; return x; });
     }
     figure.append(tip);
-    new ResizeObserver(() => { if (area.clientWidth && area.clientWidth !== chart.width) chart.setSize({ width: area.clientWidth, height: HEIGHT }); }).observe(area);
+    new ResizeObserver(() => { if (area.clientWidth && area.clientWidth !== chart.width) chart.setSize({ width: area.clientWidth, height: chartHeight }); }).observe(area);
     return { chart, lines: data.lines };
   }
 
@@ -234,7 +244,7 @@
       });
     }
     const paint = () => {
-      for (const button of toggles) { const one = line(button.dataset.name); if (one) button.querySelector(".chart-swatch").style.setProperty("--swatch", colour(one)); else button.hidden = true; }
+      for (const button of toggles) { const one = line(button.dataset.name); if (one) paintSwatch(button.querySelector(".chart-swatch"), one); else button.hidden = true; }
     };
     paint();
     groups.push({ group, paint, charts });

@@ -110,6 +110,13 @@ fn data(plot: &Plot) -> serde_json::Value {
             groups.push(&line.group);
         }
     }
+    let first_of_colour = |line: &Line| {
+        let first = plot
+            .lines
+            .iter()
+            .position(|other| other.colour == line.colour);
+        first.unwrap_or_default()
+    };
     let line = |(i, line): (usize, &Line)| {
         let is_drawn = |x: f64, y: f64| plot.x.contains(x) && plot.y.contains(y);
         let points = line.points.iter().filter(|(x, y)| is_drawn(*x, *y));
@@ -117,15 +124,20 @@ fn data(plot: &Plot) -> serde_json::Value {
             .band
             .iter()
             .filter(|(x, low, high)| is_drawn(*x, *low) && is_drawn(*x, *high));
-        // Lines of a group have shades of a hue; without groups, every line has a hue.
+        // Lines of a group have shades of a hue, those of the same colour index the same shade;
+        // without groups, every line has a hue.
         let (hue, shade) = if line.group.is_empty() {
             (i, 0.5)
         } else {
-            let is_member = |other: &&Line| other.group == line.group;
-            let members = plot.lines.iter().filter(is_member).count();
-            let before = plot.lines[..i].iter().filter(is_member).count();
-            let hue = groups.iter().position(|group| *group == line.group);
-            (hue.unwrap_or(i), (before as f64 + 0.5) / members as f64)
+            let first = first_of_colour(line);
+            let group = &plot.lines[first].group;
+            let has_own_shade =
+                |(i, other): &(usize, &Line)| other.group == *group && first_of_colour(other) == *i;
+            let shades = plot.lines.iter().enumerate().filter(has_own_shade);
+            let before = shades.clone().filter(|(i, _)| *i < first).count();
+            let hue = groups.iter().position(|known| known == group);
+            let shade = (before as f64 + 0.5) / shades.count() as f64;
+            (hue.unwrap_or(i), shade)
         };
         json!({
             "name": line.name,
@@ -161,9 +173,10 @@ mod tests {
             margin: 0.05,
             include: None,
         };
-        let line = |(group, name): &(&str, &str)| Line {
+        let line = |(colour, (group, name)): (usize, &(&str, &str))| Line {
             name: (*name).to_owned(),
             group: (*group).to_owned(),
+            colour,
             points: vec![(1.0, 2.0), (2.0, -1.0)],
             ..Line::default()
         };
@@ -171,7 +184,7 @@ mod tests {
             title: "a & b".to_owned(),
             x: axis.clone(),
             y: axis,
-            lines: lines.iter().map(line).collect(),
+            lines: lines.iter().enumerate().map(line).collect(),
             empty_message: "none",
         }
     }
@@ -205,5 +218,23 @@ mod tests {
             [0, 1, 0, 2]
         );
         assert_eq!(hues(&[("", "1"), ("", "2")]), [0, 1]);
+    }
+
+    #[test]
+    fn lines_with_the_same_colour_index_share_hue_and_shade() {
+        let mut plot = plot(&[("a", "1"), ("a", "2"), ("b", "other 2"), ("b", "3")]);
+        plot.lines[2].colour = plot.lines[1].colour;
+        let data = data(&plot);
+        let colour = |i: usize| {
+            let line = &data["lines"][i];
+            (
+                line["hue"].as_u64().unwrap(),
+                line["shade"].as_f64().unwrap(),
+            )
+        };
+        assert_eq!(
+            [0, 1, 2, 3].map(colour),
+            [(0, 0.25), (0, 0.75), (0, 0.75), (1, 0.5)]
+        );
     }
 }

@@ -18,7 +18,7 @@ pub struct Line {
     pub note: String,
     /// Heading of the lines that belong together in the legend of a page; may be empty.
     pub group: String,
-    /// Index of the colour.
+    /// Index of the colour; lines with the same index have the same colour.
     pub colour: usize,
     /// Index of the dash pattern.
     pub stroke: usize,
