@@ -1,6 +1,7 @@
 //! Scaling of time and memory with sequence length, and crossover lengths between mechanisms.
 
-use crate::pool::group;
+use crate::pool::{distinct, group};
+use crate::pytorch::SDPA;
 use crate::record::{CaseLine, Measured};
 use crate::table::section_title;
 use crate::units::count;
@@ -65,10 +66,20 @@ fn series(members: &[&CaseLine]) -> Vec<Series> {
     series
 }
 
-/// Sentences on how time and memory scale, and which mechanism overtakes which.
+/// Mechanisms that the others are compared with.
+const REFERENCES: [&str; 3] = ["flash", "standard", SDPA];
+
+/// Sentences on how time and memory scale, and where a mechanism overtakes `flash`, `standard` or
+/// PyTorch's SDPA, or is overtaken.
 pub fn findings(families: &[Family]) -> Vec<String> {
     let mut findings = Vec::new();
     for family in families {
+        let backends = distinct(family.series.iter().map(|series| &series.backend));
+        let name = |series: &Series| match &backends[..] {
+            [_] => series.subject.clone(),
+            _ => format!("{} {}", series.backend, series.subject),
+        };
+        let is_reference = |series: &Series| REFERENCES.contains(&series.subject.as_str());
         for series in &family.series {
             let growth = |(cost, curve): (&str, &Curve)| {
                 let PowerLaw { exponent, from, to } = power_law(curve)?;
@@ -89,6 +100,9 @@ pub fn findings(families: &[Family]) -> Vec<String> {
         }
         for (i, first) in family.series.iter().enumerate() {
             for second in &family.series[i + 1..] {
+                if !is_reference(first) && !is_reference(second) {
+                    continue;
+                }
                 let Some(crossing) = crossing(&first.times, &second.times) else {
                     continue;
                 };
@@ -96,13 +110,6 @@ pub fn findings(families: &[Family]) -> Vec<String> {
                     (first, second)
                 } else {
                     (second, first)
-                };
-                let name = |series: &Series| {
-                    if first.backend == second.backend {
-                        series.subject.clone()
-                    } else {
-                        format!("{} {}", series.backend, series.subject)
-                    }
                 };
                 // An interpolated length has two significant digits.
                 let unit = 10f64.powf((crossing.n.log10().floor() - 1.0).max(0.0));
@@ -159,8 +166,10 @@ pub struct Crossing {
 }
 
 /// The last crossing of two curves, by log-log interpolation between their common lengths. Curves
-/// that do not differ by more than the noise on both sides have none.
+/// with fewer than three of them, or that do not differ by more than the noise on both sides, have
+/// none.
 pub fn crossing(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Crossing> {
+    const MIN_LENGTHS: usize = 3;
     const MIN_RATIO: f64 = 1.15;
     let difference = |(n, a): &(f64, f64)| {
         let (_, b) = second.iter().find(|(other, _)| other == n)?;
@@ -168,7 +177,7 @@ pub fn crossing(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Crossing>
     };
     let common: Vec<(f64, f64)> = first.iter().filter_map(difference).collect();
     let exceeds_noise = |sign: f64| common.iter().any(|(_, d)| sign * d > MIN_RATIO.ln());
-    if !exceeds_noise(1.0) || !exceeds_noise(-1.0) {
+    if common.len() < MIN_LENGTHS || !exceeds_noise(1.0) || !exceeds_noise(-1.0) {
         return None;
     }
     let mut pairs = common.windows(2).rev();
@@ -184,7 +193,7 @@ pub fn crossing(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Crossing>
 mod tests {
     use super::*;
     use crate::pool::pool;
-    use crate::test_utils::{as_model, line};
+    use crate::test_utils::{as_model, line, on_backend};
 
     #[test]
     fn one_length_is_not_plotted() {
@@ -225,6 +234,33 @@ mod tests {
         assert!(!noisy.contains("overtakes"), "{noisy}");
     }
 
+    #[test]
+    fn crossings_are_with_references_and_name_the_backends() {
+        let lines = |backend: &str, subject: &str, cost: fn(f64) -> f64| {
+            let line = |n: usize| on_backend(backend, line(subject, n, &[cost(n as f64)]));
+            [256, 512, 1024, 2048].map(line)
+        };
+        let found = |lines: &[[CaseLine; 4]]| {
+            let findings = findings(&families(&pool(&lines.concat())));
+            let crossings = findings.into_iter();
+            crossings
+                .filter(|text| text.contains("overtakes"))
+                .collect::<Vec<_>>()
+        };
+        let crossings = found(&[
+            lines("flex", "dot", |n| 1e-6 * n * n),
+            lines("flex", "flash", |n| 1e-6 * n * n),
+            lines("flex", "linear", |n| 1e-3 * n),
+            lines("pytorch", "plain", |n| 1e-6 * n * n),
+            lines("pytorch", "linear", |n| 1e-3 * n),
+        ]);
+        let expected = [
+            "layer, forward, f32: flex linear overtakes flex flash at n = 1,000",
+            "layer, forward, f32: pytorch linear overtakes flex flash at n = 1,000",
+        ];
+        assert_eq!(crossings, expected);
+    }
+
     fn curve(cost: impl Fn(f64) -> f64) -> Curve {
         let lengths = (7..=14).map(|power| f64::from(1 << power));
         lengths.map(|n| (n, cost(n))).collect()
@@ -248,5 +284,7 @@ mod tests {
         let found = crossing(&square, &line).expect("they cross");
         assert!(!found.first_overtakes);
         assert_eq!(crossing(&line, &curve(|n| 2e-6 * n)), None);
+        let ends = |curve: &Curve| [curve[0], curve[curve.len() - 1]];
+        assert_eq!(crossing(&ends(&line), &ends(&square)), None);
     }
 }
