@@ -1,4 +1,4 @@
-//! Benchmarks of an attention mechanism, and of the matmul that sets the peak rate.
+//! Benchmarks of an attention mechanism, and of a matmul for comparison.
 
 use std::any::Any;
 use std::ops::Range;

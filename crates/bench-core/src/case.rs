@@ -57,7 +57,7 @@ pub const MATMUL_SIZE: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
-    /// Product of two square matrices: the peak rate of `% of matmul peak`.
+    /// Product of two square matrices: the reference of the column `% of matmul`.
     Matmul,
     Attention {
         mechanism: Mechanism,

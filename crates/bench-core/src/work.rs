@@ -55,16 +55,20 @@ impl Case {
 }
 
 fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
+    let softmax_flops = |density: f64| {
+        let pairs = (problem.queries() * problem.seq_k) as f64;
+        let width = (problem.d_head + problem.d_value) as f64;
+        2.0 * pairs * density * width
+    };
     let features = match &problem.formula {
         Formula::Softmax
         | Formula::Multiplicative(_)
         | Formula::Additive(_)
-        | Formula::LocalPredictive { .. }
         | Formula::Argmax
-        | Formula::Sampled { .. } => {
-            let pairs = (problem.queries() * problem.seq_k) as f64;
-            let width = (problem.d_head + problem.d_value) as f64;
-            return 2.0 * pairs * problem.density() * width;
+        | Formula::Sampled { .. } => return softmax_flops(problem.density()),
+        // The position of the window depends on the query, so this is an upper bound.
+        Formula::LocalPredictive { window, .. } => {
+            return softmax_flops(problem.density_within(2 * window + 1));
         }
         Formula::Lsh(hashing) => {
             // Random projections, then attention to the keys of two chunks.
@@ -87,7 +91,7 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use zoo_spec::Mechanism;
+    use zoo_spec::{Mechanism, MechanismConfig};
 
     use super::*;
     use crate::case::problem;
@@ -109,6 +113,25 @@ mod tests {
         let density = 129.0 / 256.0;
         let full = layer("layer", 128, Pass::Forward);
         assert_eq!(causal.flops(), density * full.flops());
+    }
+
+    #[test]
+    fn local_p_attends_to_a_window() {
+        let flops = |mechanism: Mechanism, name: &str| {
+            let problem = problem(name, Some(2048)).expect("in the catalogue, at any length");
+            Case::attention(mechanism, problem, Pass::Forward).flops()
+        };
+        let MechanismConfig::LocalP(config) = Mechanism::LocalP.into() else {
+            panic!("not the config of local-p")
+        };
+        let keys = 2 * config.window + 1;
+        let full = 4.0 * 8.0 * 2048.0 * 64.0 * keys as f64;
+        assert_eq!(flops(Mechanism::LocalP, "layer"), full);
+        // The first queries see fewer keys.
+        let pairs = keys * (keys + 1) / 2 + (2048 - keys) * keys;
+        let causal = flops(Mechanism::LocalP, "layer-causal");
+        let relative = causal / (4.0 * 8.0 * 64.0 * pairs as f64);
+        assert!((relative - 1.0).abs() < 1e-12, "{relative}");
     }
 
     /// Inputs, outputs and gradients; for a model, its parameters and optimizer state.

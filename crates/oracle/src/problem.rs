@@ -190,8 +190,13 @@ impl Problem {
 
     /// Fraction of visible pairs of query and key.
     pub fn density(&self) -> f64 {
+        self.density_within(self.seq_k)
+    }
+
+    /// Fraction of visible pairs if each query attends to at most `max_keys` of its visible keys.
+    pub fn density_within(&self, max_keys: usize) -> f64 {
         if self.mask == Mask::Full {
-            return 1.0;
+            return max_keys.min(self.seq_k) as f64 / self.seq_k as f64;
         }
         // Only random masks differ between heads.
         let heads = if self.mask.is_random() { self.heads } else { 1 };
@@ -199,7 +204,8 @@ impl Problem {
         for example in 0..self.batch {
             for row in 0..heads * self.seq_q {
                 let mask = self.mask_row(example * self.heads * self.seq_q + row);
-                visible += mask.iter().filter(|&&masked| !masked).count();
+                let keys = mask.iter().filter(|&&masked| !masked).count();
+                visible += keys.min(max_keys);
             }
         }
         visible as f64 / (self.batch * heads * self.seq_q * self.seq_k) as f64
@@ -305,6 +311,8 @@ mod tests {
         assert_eq!(problem.density(), 1.0);
         let masked = |mask| problem.clone().with_mask(mask);
         assert_eq!(masked(Mask::Causal).density(), 10.0 / 16.0);
+        assert_eq!(problem.density_within(3), 12.0 / 16.0);
+        assert_eq!(masked(Mask::Causal).density_within(3), 9.0 / 16.0);
         assert_eq!(masked(Mask::KeyLengths(vec![4, 1])).density(), 5.0 / 8.0);
     }
 

@@ -102,7 +102,7 @@ fn results_are_reported_and_never_overwritten() {
             .all(|line| line.chars().count() <= 100)
     );
     assert!(screen.stdout.contains("vs standard") && !screen.stdout.contains("GFLOP/s"));
-    wide.assert(0, "% of matmul peak");
+    wide.assert(0, "% of matmul");
     let results = || std::fs::read(folder.path().join("run").join(FILE)).expect("results");
     let before = results();
     let output = folder.run("bench --out run --program /nowhere/zoo-bench");

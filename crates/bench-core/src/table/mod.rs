@@ -65,7 +65,7 @@ fn header(members: &[&CaseLine], has_baseline: bool) -> Vec<&'static str> {
     if are_models {
         header.push("tokens/s");
     }
-    header.extend(["GFLOP/s", "% of matmul peak", "memory", "by", "x minimum"]);
+    header.extend(["GFLOP/s", "% of matmul", "memory", "by", "x minimum"]);
     if !are_models {
         header.push("error");
         if members.iter().any(|case| case.id.subject == "flash") {
@@ -110,14 +110,14 @@ pub(crate) fn text(
         "90th" => percentile(0.9),
         "tokens/s" => case.tokens_per_second().map(three_digits),
         "GFLOP/s" => case.flops_per_second().map(|rate| three_digits(rate / 1e9)),
-        "% of matmul peak" => {
+        "% of matmul" => {
             let is_matmul = |other: &&CaseLine| {
                 other.is_matmul() && other.id.backend == id.backend && other.id.dtype == id.dtype
             };
             let matmul = all.iter().find(is_matmul);
-            let peak = matmul.and_then(CaseLine::flops_per_second);
-            let rates = case.flops_per_second().zip(peak);
-            rates.map(|(rate, peak)| format!("{:.0}%", 100.0 * rate / peak))
+            let matmul = matmul.and_then(CaseLine::flops_per_second);
+            let rates = case.flops_per_second().zip(matmul);
+            rates.map(|(rate, matmul)| format!("{:.0}%", 100.0 * rate / matmul))
         }
         "memory" => samples.map(|_| {
             let size = peak.map(|peak| bytes(peak.bytes as f64));

@@ -55,7 +55,7 @@ fn shorten(section: &Section) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
         "10th" => "10..90th",
         "tokens/s" => "tok/s",
         "GFLOP/s" => "GF/s",
-        "% of matmul peak" => "% peak",
+        "% of matmul" => "% matmul",
         "x minimum" => "x min",
         "vs standard" => "vs std",
         "vs PyTorch" => "vs PyT",
@@ -103,7 +103,8 @@ pub(crate) fn is_numeric(column: &str) -> bool {
 
 pub const LEGEND: &str = "\
 n: sequence length (number of keys); median, 10th, 90th: time of one pass and its percentiles
-GFLOP/s: matmul FLOPs / median; % of matmul peak: relative to the matmul of this backend
+GFLOP/s: matmul FLOPs / median; % of matmul: relative to a matmul of 1,024³ on this \
+backend; can exceed 100%
 memory: Peak memory incl. activations; column \"by\" says how it was measured; x minimum: relative \
 to inputs, outputs and gradients, or to the parameters and optimizer state of a model
 tokens/s: input tokens of a model (source and target), or generated tokens; a training step counts \
