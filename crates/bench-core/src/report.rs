@@ -18,7 +18,7 @@ use crate::pytorch::subject_of;
 use crate::record::{CaseLine, Results};
 use crate::screen;
 use crate::summary::summary;
-use crate::table::{Cell, LEGEND, Section, failures, is_numeric, sections, skipped_lines};
+use crate::table::{Cell, Section, failures, is_numeric, legend, sections, skipped_lines};
 use crate::units::bytes;
 
 /// The page in the folder of a run.
@@ -37,6 +37,7 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) ->
         }
         plotted.push(json!({ "section": family.section, "charts": chart::charts(&plots) }));
     }
+    let sections = sections(&cases, baseline);
     let memory = results.run.machine.memory_bytes;
     let devices = cases.iter().filter_map(|case| case.report.device.as_ref());
     let devices: Vec<String> = distinct(devices).into_iter().cloned().collect();
@@ -51,11 +52,11 @@ pub fn write(folder: &Path, results: &Results, baseline: Option<&[CaseLine]>) ->
             ("Skipped cases", skipped_lines(&results.skipped)),
             ("Scaling", findings(&families)),
         ],
-        "sections": sections(&cases, baseline).iter().map(filterable).collect::<Vec<_>>(),
+        "sections": sections.iter().map(filterable).collect::<Vec<_>>(),
         "style": format!("{}{}", chart::STYLE, sortable::STYLE),
         "script": format!("{}{}", chart::SCRIPT, sortable::SCRIPT),
         "families": plotted,
-        "legend": LEGEND.lines().collect::<Vec<_>>(),
+        "legend": legend(&sections, "green"),
     });
     let path = folder.join(FILE);
     write_atomically(
@@ -206,6 +207,7 @@ mod tests {
             "<td class=\"\">standard</td>",
             "<option selected>1,024</option>",
             "softmax over all keys",
+            "n: sequence length (number of keys)",
         ] {
             assert!(page.contains(part), "{part} in {page}");
         }

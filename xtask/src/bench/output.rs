@@ -75,7 +75,9 @@ impl Show {
             }
         }
         if is_wide_table {
-            let _ = writeln!(text, "{}", table::LEGEND);
+            for line in table::legend(&sections, "*") {
+                let _ = writeln!(text, "{line}");
+            }
         }
         print(&text);
         if self.format == Format::Table && !self.wide {

@@ -2,7 +2,7 @@
 
 mod render;
 
-pub use self::render::{LEGEND, failures, skipped_lines, terminal, wrap};
+pub use self::render::{failures, legend, skipped_lines, terminal, wrap};
 pub(crate) use self::render::{is_numeric, list, render_table};
 use crate::pool::{Ratio, distinct, group};
 use crate::record::{CaseLine, Outcome};
@@ -260,6 +260,27 @@ mod tests {
         // The best is marked per model.
         let best: Vec<bool> = column("median").iter().map(|cell| cell.best).collect();
         assert_eq!(best, [false, true, false]);
+    }
+
+    #[test]
+    fn legend_explains_the_columns_of_the_tables() {
+        let legend = |cases: &[CaseLine]| legend(&sections(&pool(cases), None), "*").join("\n");
+        let layer = [line("flash", 64, &[1.0])];
+        let pytorch = on_backend("pytorch", line("sdpa", 64, &[2.0]));
+        let both = [layer[0].clone(), pytorch];
+        let model = [as_model("gpt-small", layer[0].clone())];
+        let [layer, both, model] = [&layer[..], &both, &model].map(legend);
+        for (part, expected) in [
+            ("% of matmul", [true, true, true]),
+            ("tokens/s", [false, false, true]),
+            ("error", [true, true, false]),
+            ("vs: time", [true, true, false]),
+            ("SDPA", [false, true, false]),
+            ("*: best value", [false, true, false]),
+        ] {
+            let found = [&layer, &both, &model].map(|text| text.contains(part));
+            assert_eq!(found, expected, "{part} in {layer}\n{both}\n{model}");
+        }
     }
 
     #[test]

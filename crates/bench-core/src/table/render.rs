@@ -101,18 +101,80 @@ pub(crate) fn is_numeric(column: &str) -> bool {
     !["case", "model", "backend", "mechanism", "by", "verdict"].contains(&column)
 }
 
-pub const LEGEND: &str = "\
-n: sequence length (number of keys); median, 10th, 90th: time of one pass and its percentiles
-GFLOP/s: matmul FLOPs / median; % of matmul: relative to a matmul of 1,024³ on this \
-backend; can exceed 100%
-memory: Peak memory incl. activations; column \"by\" says how it was measured; x minimum: relative \
-to inputs, outputs and gradients, or to the parameters and optimizer state of a model
-tokens/s: input tokens of a model (source and target), or generated tokens; a training step counts \
-as three forward passes in GFLOP/s
-error: maximum error against the f64 oracle, relative to the largest element of the tensor; *: \
-best value at this length
-vs: time relative to the other (lowest..highest round); below 1 is faster; SDPA: PyTorch's \
-scaled_dot_product_attention; PyTorch: the same mechanism or model in PyTorch, without custom kernels";
+/// Explains the columns of the tables. `mark` is how they mark the best value.
+pub fn legend(sections: &[Section], mark: &str) -> Vec<String> {
+    let has = |name: &str| {
+        let mut columns = sections.iter().flat_map(|section| &section.header);
+        columns.any(|column| column.starts_with(name))
+    };
+    let mut cells = sections
+        .iter()
+        .flat_map(|section| section.rows.iter().flatten());
+    let best = format!("{mark}: best value at this length");
+    let lines = [
+        vec![
+            (has("n"), "n: sequence length (number of keys)"),
+            (
+                has("median"),
+                "median, 10th, 90th: time of one pass and its percentiles",
+            ),
+            (cells.any(|cell| cell.best), &best),
+        ],
+        vec![
+            (has("GFLOP/s"), "GFLOP/s: matmul FLOPs / median"),
+            (
+                has("% of matmul"),
+                "% of matmul: relative to a matmul of 1,024³ on this backend; can exceed 100%",
+            ),
+        ],
+        vec![
+            (
+                has("tokens/s"),
+                "tokens/s: input tokens of a model (source and target), or generated tokens",
+            ),
+            (
+                has("tokens/s"),
+                "a training step counts as three forward passes in GFLOP/s",
+            ),
+        ],
+        vec![
+            (
+                has("memory"),
+                "memory: peak memory incl. activations; column \"by\" says how it was measured",
+            ),
+            (
+                has("x minimum"),
+                "x minimum: relative to inputs, outputs and gradients, or to the parameters and \
+                 optimizer state of a model",
+            ),
+        ],
+        vec![(
+            has("error"),
+            "error: maximum error against the f64 oracle, relative to the largest element of the \
+             tensor",
+        )],
+        vec![
+            (
+                has("vs "),
+                "vs: time relative to the other (lowest..highest round); below 1 is faster",
+            ),
+            (
+                has("vs SDPA"),
+                "SDPA: PyTorch's scaled_dot_product_attention",
+            ),
+            (
+                has("vs PyTorch"),
+                "PyTorch: the same mechanism or model in PyTorch, without custom kernels",
+            ),
+        ],
+    ];
+    let line = |parts: Vec<(bool, &str)>| {
+        let parts = parts.into_iter().filter(|(is_present, _)| *is_present);
+        parts.map(|(_, text)| text).collect::<Vec<_>>().join("; ")
+    };
+    let lines = lines.into_iter().map(line);
+    lines.filter(|line| !line.is_empty()).collect()
+}
 
 /// A line for each reason why cases were not measured.
 pub fn failures(cases: &[CaseLine]) -> Vec<String> {
