@@ -43,8 +43,18 @@ fn every_command_has_help(_: &Runs) {
         has(&all, format!("\n  {command} "));
         let output = zoo(&[command, "--help"], "");
         assert!(output.status.success(), "{command}");
-        assert!(text(&output.stdout).contains("Usage: zoo"), "{command}");
+        let help = text(&output.stdout);
+        has(&help, "Usage: zoo");
+        assert_examples_fit(&help);
     }
+    assert_examples_fit(&all);
+}
+
+#[track_caller]
+fn assert_examples_fit(help: &str) {
+    let (_, examples) = help.split_once("Examples:\n").expect(help);
+    let is_short = |line: &str| line.chars().count() <= 80;
+    assert!(examples.lines().all(is_short), "{examples}");
 }
 
 fn completions_offer_names(_: &Runs) {
