@@ -139,6 +139,16 @@ fn standard_input(runs: &Runs) {
     let expected = "note: 1 word is not in the vocabulary and becomes <unk>: \"zwölf\"\n";
     assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
     assert_eq!(stderr.matches("vocabulary").count(), 1, "{stderr}");
+    // Translations without an end.
+    let min_length = ["--set", "decoding.min_length=2"];
+    let args = [
+        &["translate", run.as_str(), "--max-length", "2"],
+        &min_length[..],
+    ]
+    .concat();
+    let stderr = text(&zoo(&args, "a b\n\nc\n").stderr);
+    let expected = "note: 2 lines were cut at max_length 2 (--max-length N allows more)\n";
+    assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
     let run = runs.arg(Kind::Classifier);
     let output = zoo(&["classify", &run, "--top", "1"], "[ MAX 1 2 ]\n");
     assert_eq!(text(&output.stdout).split('\t').count(), 2);
