@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use zoo_config::{Config, Metric};
 use zoo_models::weights::Weights;
-use zoo_spec::{Printable, closest_path};
+use zoo_spec::{Printable, closest_run};
 use zoo_viz::units::{count, number};
 
 use super::{Command, print};
@@ -40,7 +40,7 @@ pub struct Inspect {
 impl Command for Inspect {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         if !self.path.exists() {
-            let help = match closest_path(&self.path, Path::exists) {
+            let help = match closest_run(&self.path, Path::exists) {
                 Some(closest) => format!("did you mean {}?", closest.display()),
                 None => "give a run folder, a checkpoint folder or a weights file".to_owned(),
             };

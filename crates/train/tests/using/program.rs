@@ -1,6 +1,7 @@
 //! The `zoo` program: standard streams and exit status.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::runs::*;
@@ -14,6 +15,7 @@ trials! {
     #[cfg(unix)]
     unknown_words_are_reported_before_the_result,
     invalid_arguments_are_rejected,
+    names_of_runs_have_suggestions,
     #[cfg(unix)]
     failing_output_does_not_panic,
 }
@@ -250,6 +252,54 @@ fn invalid_arguments_are_rejected(runs: &Runs) {
     rejected("attend", "--text a --part cross", expected);
     let expected = "--part has been renamed to --split";
     rejected("eval", "--part test", expected);
+}
+
+fn names_of_runs_have_suggestions(runs: &Runs) {
+    let folder = runs.file("by-name");
+    copy_folder(runs.folder(Kind::Transformer), &folder.join("runs/rev"));
+    for config in ["rev.toml", "new.toml"] {
+        std::fs::copy(folder.join("runs/rev/config.toml"), folder.join(config)).unwrap();
+    }
+    let run = Path::new("runs").join("rev").display().to_string();
+    let config = format!("{run}/config.toml");
+    let suggestion = format!("\n  help: did you mean {run}?\n");
+    for (command, path, message, help) in [
+        (
+            "eval",
+            "rev",
+            "no run at rev (no config.toml)",
+            suggestion.as_str(),
+        ),
+        ("eval", "rve", "no run at rve (no config.toml)", &suggestion),
+        ("inspect", "rev", "rev does not exist", &suggestion),
+        (
+            "translate",
+            "rev.toml",
+            "rev.toml is a config, not a run",
+            &suggestion,
+        ),
+        (
+            "translate",
+            &config,
+            "config.toml is a config, not a run",
+            &suggestion,
+        ),
+        (
+            "translate",
+            "new.toml",
+            "new.toml is a config, not a run",
+            "\n  help: `zoo train new.toml` creates a run\n",
+        ),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_zoo"))
+            .args([command, path])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "{command} {path}");
+        has(&text(&output.stderr), format!("{message}{help}"));
+    }
 }
 
 /// Standard streams that are closed or on a full disk.
