@@ -48,7 +48,7 @@ mod write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use zoo_spec::{NotUtf8, closest_path};
+use zoo_spec::{NotUtf8, closest_path, closest_run};
 
 pub use self::describe::describe;
 pub use self::docs::{DOCS_PATH, docs};
@@ -97,7 +97,8 @@ impl Config {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
             let is_config = |path: &Path| path.is_file() || path.join("config.toml").is_file();
-            let help = match closest_path(path, is_config) {
+            let closest = closest_path(path, is_config).or_else(|| closest_run(path, is_config));
+            let help = match closest {
                 Some(closest) => format!("did you mean {}?", closest.display()),
                 None if path.exists() => "check its permissions".to_owned(),
                 None => "`zoo new transformer > my.toml` writes a config".to_owned(),

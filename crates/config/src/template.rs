@@ -27,15 +27,16 @@ pub fn template(kind: &str) -> Result<String, ConfigError> {
         }
     };
     let required = format!("[data]\n{data}\n\n[model]\nkind = \"{kind}\"\n");
-    let name = format!("my-{kind}.toml");
-    let (written, _) = Config::parse_unresolved(&name, &required, &[])?;
-    let resolved = Config::parse(&name, &required, &[])?;
+    // As in the help of `zoo new`.
+    let name = "my.toml";
+    let (written, _) = Config::parse_unresolved(name, &required, &[])?;
+    let resolved = Config::parse(name, &required, &[])?;
     let head = format!(
         "# Config of a {kind}. Every key has its default value and can be removed, except the kind of\n\
          # data and model{}. Keys whose defaults depend on other keys are commented out.\n\
          # docs/config.md lists the keys of all other kinds.\n\
          #\n\
-         #     cargo xtask train my-{kind}.toml\n\n",
+         #     zoo train {name}\n\n",
         if kind == "gpt" { " and the path" } else { "" }
     );
     Ok(head + &choices(kind) + &write::commented(&written, &resolved))

@@ -28,30 +28,48 @@ impl Config {
 /// The config with a comment for each key. Keys that only `resolved` sets are commented out.
 pub(crate) fn commented(config: &Config, resolved: &Config) -> String {
     let write_key = |text: &mut String, key: &Key, value: Option<&Value>, filled: &Table| {
-        let _ = write!(text, "\n# {}", key.about.trim());
+        let mut about = key.about.trim().to_owned();
         if let Presence::Optional(meaning) = key.presence {
-            let _ = write!(text, " Default: {meaning}.");
+            let _ = write!(about, " Default: {meaning}.");
         }
+        let _ = write!(text, "\n{}", comment(&about));
         if let Values::Names(variants) = key.values {
-            let _ = write!(text, "\n# One of {}.", listed(variants));
+            *text += &comment(&format!("One of {}.", listed(variants)));
         }
         let _ = match (value, filled.get(key.name)) {
-            (Some(value), _) => writeln!(text, "\n{} = {}", key.name, inline(value, &key.values)),
+            (Some(value), _) => writeln!(text, "{} = {}", key.name, inline(value, &key.values)),
             (None, Some(value)) => {
-                writeln!(text, "\n# {} = {}", key.name, inline(value, &key.values))
+                writeln!(text, "# {} = {}", key.name, inline(value, &key.values))
             }
-            (None, None) => writeln!(text, "\n# {} =", key.name),
+            (None, None) => writeln!(text, "# {} =", key.name),
         };
     };
     let about = |text: &mut String, section: &Section, kind: Option<&Variant>| {
-        let _ = match (kind, &section.body) {
+        let lines = match (kind, &section.body) {
             (Some(kind), Body::Kinds(kinds, _)) => {
-                writeln!(text, "# {}\n# One of {}.", kind.about.trim(), listed(kinds))
+                comment(kind.about) + &comment(&format!("One of {}.", listed(kinds)))
             }
-            _ => writeln!(text, "# {}", section.about.trim()),
+            _ => comment(section.about),
         };
+        *text += &lines;
     };
     sections(config, resolved, about, write_key)
+}
+
+/// Lines of a comment, at most 100 columns wide.
+fn comment(text: &str) -> String {
+    let mut lines = String::new();
+    let mut line = "#".to_owned();
+    for word in text.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > 100 && line.len() > 1 {
+            lines += &line;
+            lines.push('\n');
+            line.truncate(1);
+        }
+        line.push(' ');
+        line += word;
+    }
+    lines + &line + "\n"
 }
 
 fn listed(variants: &[Variant]) -> String {

@@ -30,4 +30,4 @@ pub use models::*;
 pub use pastey;
 pub use printable::{Printable, printable_text};
 pub use splitmix64::SplitMix64;
-pub use unknown::{UnknownName, closest_path};
+pub use unknown::{UnknownName, closest_path, closest_run};

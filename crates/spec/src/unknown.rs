@@ -92,6 +92,17 @@ pub fn closest_path(path: &Path, is_valid: impl Fn(&Path) -> bool) -> Option<Pat
     replaced(UnknownName::new("file", got, names).nearest()?)
 }
 
+/// The run of this name in `runs`, their default folder; if there is none, a similar path as with
+/// [`closest_path`], or a similar name in `runs`.
+pub fn closest_run(path: &Path, is_valid: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    // An absolute path stays as it is.
+    let named = Path::new("runs").join(path);
+    if path.is_relative() && is_valid(&named) {
+        return Some(named);
+    }
+    closest_path(path, &is_valid).or_else(|| closest_path(&named, &is_valid))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

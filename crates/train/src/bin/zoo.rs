@@ -12,7 +12,7 @@ use zoo_train::{TrainError, cli};
 /// Train, evaluate and inspect attention models
 #[derive(Parser)]
 #[command(name = "zoo", version, max_term_width = 100, after_help = examples!(
-    "zoo new transformer > my.toml              a config with a comment for every key",
+    "zoo new transformer > my.toml              a commented config",
     "zoo train my.toml                          train it; the run is in runs/my",
     "zoo translate runs/my                      use it",
     "zoo train my.toml --sweep model.layers=2,4 compare variants",
@@ -57,7 +57,7 @@ enum Command {
     Generate(cli::generate::Generate),
     #[command(after_help = examples!(
         "zoo attend runs/my --text '3rd of May 1998'",
-        "zoo attend runs/my --text 'a b c' --attention cross --layer 2 --head 1 --svg head.svg",
+        "zoo attend runs/my --text 'a b c' --layer 2 --head 1 --svg head.svg",
     ))]
     Attend(cli::attend::Attend),
     #[command(after_help = examples!(

@@ -26,35 +26,35 @@ pub(crate) struct DecodingArgs {
     strategy: Option<StrategyArg>,
 
     /// Search with N beams; implies --strategy beam
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     beams: Option<usize>,
 
     /// Return the N best hypotheses of beam search
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     n_best: Option<usize>,
 
     /// Use this length penalty exponent (0 = none)
-    #[arg(long, value_name = "A")]
+    #[arg(long, value_name = "A", allow_negative_numbers = true)]
     length_penalty: Option<f64>,
 
     /// Divide logits by the temperature T before sampling; 0 decodes greedily
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f64>,
 
     /// Sample from the K most likely tokens
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     top_k: Option<usize>,
 
     /// Sample from the smallest set of tokens with total probability P (nucleus sampling)
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f64>,
 
     /// Generate at most N tokens
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     max_length: Option<usize>,
 
     /// Sample with this random seed
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 
@@ -192,6 +192,7 @@ mod tests {
         check("--temperature 0 --beams 2", greedy, Err(error));
         let error = "decoding: temperature must be above 0, got -1";
         check("--temperature=-1", greedy, Err(error));
+        check("--temperature -1", greedy, Err(error));
         let error = "decoding: top_p must be above 0 and at most 1, got 2";
         check("--temperature 0.5 --top-p 2", greedy, Err(error));
         check("--temperature 0 --top-p 2", greedy, Err(error));

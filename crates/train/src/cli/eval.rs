@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Value, json};
+use zoo_config::wrap;
 use zoo_data::metrics::{BleuTokenizer, Case};
 use zoo_spec::printable_text;
 
+use super::terminal::width;
 use super::{Command, RunArgs, check_output, print, print_error_line, renamed_part};
 use crate::evaluate::{Evaluation, Evaluator, TaskMetrics};
 use crate::files::write_output;
@@ -142,7 +144,8 @@ fn to_lines(metrics: &Metrics) -> String {
         TaskMetrics::Translation {
             exact, bleu, chrf, ..
         } => {
-            text += &format!("{bleu}\n{chrf}\n");
+            text += &wrap(&score_lines(&bleu.to_string()), width());
+            text += &wrap(&score_lines(&chrf.to_string()), width());
             text += &format!("{exact}\n{}\n", metrics.loss);
         }
         TaskMetrics::Classification(matrix) => {
@@ -154,6 +157,19 @@ fn to_lines(metrics: &Metrics) -> String {
     }
     // Labels and samples may contain control characters.
     printable_text(&text).into_owned()
+}
+
+/// A score in the format of sacreBLEU, `BLEU|nrefs:1|... = 94.02 97.2/... (BP = ...)`, as lines: the
+/// score, its details and its signature.
+fn score_lines(score: &str) -> String {
+    let Some((signature, values)) = score.split_once(" = ") else {
+        return format!("{score}\n");
+    };
+    let name = signature.split('|').next().unwrap_or_default();
+    match values.split_once(' ') {
+        Some((value, details)) => format!("{name} {value}\n  {details}\n  {signature}\n"),
+        None => format!("{name} {values}\n  {signature}\n"),
+    }
 }
 
 fn to_json(trained: &TrainedRun, evaluation: &Evaluation) -> Value {
@@ -200,4 +216,19 @@ fn to_json(trained: &TrainedRun, evaluation: &Evaluation) -> Value {
         value["samples"] = json!(metrics.samples);
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_come_first() {
+        let bleu = "BLEU|nrefs:1|case:mixed = 94.02 97.2/94.8 (BP = 1.000 ratio = 1.000)";
+        let expected =
+            "BLEU 94.02\n  97.2/94.8 (BP = 1.000 ratio = 1.000)\n  BLEU|nrefs:1|case:mixed\n";
+        assert_eq!(score_lines(bleu), expected);
+        let expected = "chrF2 95.10\n  chrF2|nrefs:1\n";
+        assert_eq!(score_lines("chrF2|nrefs:1 = 95.10"), expected);
+    }
 }

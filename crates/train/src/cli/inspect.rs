@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use zoo_config::{Config, Metric};
+use zoo_config::{Config, Metric, wrap};
 use zoo_models::weights::Weights;
-use zoo_spec::{Printable, closest_path};
+use zoo_spec::{Printable, closest_run};
 use zoo_viz::units::{count, number};
 
+use super::terminal::width;
 use super::{Command, print};
 use crate::report::format::{duration, metric_value};
 use crate::run::{Row, WEIGHTS, last_rows, read_rows};
@@ -40,7 +41,7 @@ pub struct Inspect {
 impl Command for Inspect {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         if !self.path.exists() {
-            let help = match closest_path(&self.path, Path::exists) {
+            let help = match closest_run(&self.path, Path::exists) {
                 Some(closest) => format!("did you mean {}?", closest.display()),
                 None => "give a run folder, a checkpoint folder or a weights file".to_owned(),
             };
@@ -169,7 +170,8 @@ fn kinds(config: &Config) -> String {
 }
 
 fn table(title: &str, rows: &[(&str, String)]) -> String {
-    let row = |(name, value): &(&str, String)| format!("  {name:<8}  {value}\n");
+    let width = width();
+    let row = |(name, value): &(&str, String)| wrap(&format!("  {name:<8}  {value}"), width);
     format!("{title}\n{}", rows.iter().map(row).collect::<String>())
 }
 
@@ -208,7 +210,7 @@ fn checkpoints(folder: &RunFolder) -> Result<String> {
     if average.is_file() {
         rows.push(["average".to_owned(), size(&average), AVERAGE.to_owned()]);
     }
-    Ok("checkpoints\n".to_owned() + &align_columns(&rows))
+    Ok("checkpoints\n".to_owned() + &align_columns(&rows, width()))
 }
 
 /// The last metrics of each split, up to a step.
@@ -221,7 +223,7 @@ fn last_metrics(folder: &RunFolder, up_to: usize) -> Option<String> {
     };
     let rows = last_rows(read_rows(folder).unwrap_or_default(), up_to);
     let rows: Vec<_> = rows.into_iter().map(cells).collect();
-    (!rows.is_empty()).then(|| "last metrics\n".to_owned() + &align_columns(&rows))
+    (!rows.is_empty()).then(|| "last metrics\n".to_owned() + &align_columns(&rows, width()))
 }
 
 fn label(name: &str) -> &str {
@@ -248,7 +250,7 @@ fn all_tensors(weights: &Weights) -> String {
         [Printable(key).to_string(), shape.join(" x "), dtype]
     };
     let rows: Vec<_> = tensors(weights).map(cells).collect();
-    format!("{}{}\n", align_columns(&rows), total(weights))
+    format!("{}{}\n", align_columns(&rows, width()), total(weights))
 }
 
 /// Tensors and parameters of each top-level module.
@@ -269,7 +271,7 @@ fn tensors_by_module(weights: &Weights) -> String {
         [Printable(name).to_string(), tensors, parameters]
     };
     let rows: Vec<_> = modules.into_iter().map(cells).collect();
-    let (rows, total) = (align_columns(&rows), total(weights));
+    let (rows, total) = (align_columns(&rows, width()), total(weights));
     format!("{rows}{total} (list with --weights)\n")
 }
 
@@ -288,17 +290,31 @@ fn tensors(weights: &Weights) -> impl Iterator<Item = (&str, Vec<usize>, String)
     })
 }
 
-fn align_columns(rows: &[[String; 3]]) -> String {
-    let width = |column: usize| {
+/// Aligns columns. The values of the last one, which two spaces separate, are wrapped to `width`.
+fn align_columns(rows: &[[String; 3]], width: usize) -> String {
+    let column_width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or(0)
     };
-    let [first, second] = [width(0), width(1)];
-    let line = |row: &[String; 3]| {
-        let line = format!("  {:first$}  {:second$}  {}", row[0], row[1], row[2]);
-        line.trim_end().to_owned() + "\n"
+    let [first, second] = [column_width(0), column_width(1)];
+    let indent = first + second + 6;
+    let lines = |row: &[String; 3]| {
+        let mut text = format!("  {:first$}  {:second$}", row[0], row[1]);
+        let mut end = indent - 2;
+        for value in row[2].split("  ") {
+            let columns = 2 + value.chars().count();
+            if end + columns > width && end >= indent {
+                text += "\n";
+                text += &" ".repeat(indent - 2);
+                end = indent - 2;
+            }
+            text += "  ";
+            text += value;
+            end += columns;
+        }
+        text.trim_end().to_owned() + "\n"
     };
-    rows.iter().map(line).collect()
+    rows.iter().map(lines).collect()
 }
 
 /// The size of a file, or of all files in a folder.
@@ -314,5 +330,22 @@ fn size(path: &Path) -> String {
         bytes if bytes < 1024.0 => format!("{bytes} B"),
         bytes if bytes < 1024.0 * 1024.0 => format!("{:.1} KiB", bytes / 1024.0),
         bytes => format!("{:.1} MiB", bytes / 1024.0 / 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_wrapped() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned);
+        let rows = [
+            row(["train", "step 1,000", "loss 0.5  grad norm 1.25  lr 0.001"]),
+            row(["valid", "step 500", ""]),
+        ];
+        let expected = "  train  step 1,000  loss 0.5  grad norm 1.25\n                     lr \
+                        0.001\n  valid  step 500\n";
+        assert_eq!(align_columns(&rows, 46), expected);
     }
 }

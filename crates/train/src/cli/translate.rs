@@ -62,6 +62,7 @@ impl Command for Translate {
         }
         let mut output = vec![];
         let mut too_long = 0;
+        let mut cut = CutLines::default();
         let mut unknown = UnknownNotes::default();
         input.for_each_batch(self.batch, |lines| {
             if is_interactive {
@@ -73,16 +74,21 @@ impl Command for Translate {
             let device = &trained.opened.device;
             let translated = translator.translate(&texts, &config, device)?;
             too_long += translated.iter().filter(|it| it.too_long.is_some()).count();
+            cut.add(&translated);
             let text = self.output_lines(&config, lines, translated);
             match &self.to {
                 Some(_) => output.extend_from_slice(text.as_bytes()),
                 None => print(out, &text)?,
+            }
+            if is_interactive {
+                std::mem::take(&mut cut).report(config.max_length);
             }
             Ok(())
         })?;
         if let Some(path) = &self.to {
             write_output(path, &output)?;
         }
+        cut.report(config.max_length);
         match too_long {
             0 => Ok(()),
             1 => Err(TrainError::Refused(
@@ -126,5 +132,57 @@ impl Translate {
             }
         }
         output
+    }
+}
+
+/// Lines whose translations reached the maximum length.
+#[derive(Debug, Default)]
+struct CutLines {
+    count: usize,
+    /// Tokens of the longest cut translation.
+    length: usize,
+}
+
+impl CutLines {
+    fn add(&mut self, translated: &[LineTranslation]) {
+        for length in translated.iter().filter_map(LineTranslation::cut_at) {
+            self.count += 1;
+            self.length = self.length.max(length);
+        }
+    }
+
+    fn report(&self, max_length: usize) {
+        if let Some(note) = self.note(max_length) {
+            print_error_line(note);
+        }
+    }
+
+    fn note(&self, max_length: usize) -> Option<String> {
+        let lines = match self.count {
+            0 => return None,
+            1 => "1 line was".to_owned(),
+            count => format!("{count} lines were"),
+        };
+        Some(if self.length < max_length {
+            let length = self.length;
+            format!("note: {lines} cut at {length} tokens, the model's context")
+        } else {
+            format!("note: {lines} cut at max_length {max_length} (--max-length N allows more)")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_about_cut_lines() {
+        let note = |count, length| CutLines { count, length }.note(16);
+        assert_eq!(note(0, 0), None);
+        let expected = "note: 1 line was cut at max_length 16 (--max-length N allows more)";
+        assert_eq!(note(1, 16).as_deref(), Some(expected));
+        let expected = "note: 2 lines were cut at 6 tokens, the model's context";
+        assert_eq!(note(2, 6).as_deref(), Some(expected));
     }
 }

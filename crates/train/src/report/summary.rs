@@ -14,7 +14,9 @@ pub(crate) fn summary_lines(output: &TrainOutput, config: &Config) -> Vec<String
         StopReason::EarlyStopping => {
             format!("early stopping after {steps} steps in {elapsed}: validation did not improve")
         }
-        StopReason::Interrupted => format!("interrupted after step {steps} in {elapsed}"),
+        StopReason::Interrupted => {
+            format!("interrupted after {elapsed}; checkpoint of step {steps} saved")
+        }
     }];
     if let Some(best) = &output.best {
         let value = metric_value(config.metric(), best.value);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zoo_config::{Config, Override};
-use zoo_spec::closest_path;
+use zoo_spec::closest_run;
 
 use super::contents::Contents;
 use super::lock::LOCK;
@@ -60,8 +60,11 @@ impl RunFolder {
             {
                 Err(TrainError::file(config)(error))
             }
+            _ if path.extension().is_some_and(|it| it == "toml") && path.is_file() => {
+                Err(config_instead_of_run(path))
+            }
             _ => Err(TrainError::NoRun {
-                closest: closest_path(path, |path| path.join(CONFIG).is_file()),
+                closest: closest_run(path, has_config),
                 folder: folder.path,
                 missing: CONFIG,
             }),
@@ -299,4 +302,28 @@ fn archive_path(path: &Path) -> PathBuf {
         Some((archive, _)) => format!("{archive}.zip").into(),
         None => path.into(),
     }
+}
+
+fn has_config(folder: &Path) -> bool {
+    folder.join(CONFIG).is_file()
+}
+
+/// The error for a config where a run is expected.
+fn config_instead_of_run(config: &Path) -> TrainError {
+    let run = if config.ends_with(CONFIG) {
+        let folder = config.parent().map(Path::to_owned);
+        folder.filter(|it| *it != Path::new("") && it.join(METADATA).is_file())
+    } else {
+        // The default name of a run is that of its config.
+        let name = Path::new(config.file_stem().unwrap_or_default());
+        closest_run(name, |run| run.ends_with(name) && has_config(run))
+    };
+    let help = match run {
+        Some(run) => format!("did you mean {}?", run.display()),
+        None => format!("`zoo train {}` creates a run", config.display()),
+    };
+    TrainError::Refused(format!(
+        "{} is a config, not a run\n  help: {help}",
+        config.display()
+    ))
 }

@@ -378,10 +378,19 @@ pub(crate) struct LineTranslation {
     pub(crate) texts: Vec<Hypothesis>,
 }
 
+impl LineTranslation {
+    /// The number of tokens of a translation that was cut, if there is one.
+    pub(crate) fn cut_at(&self) -> Option<usize> {
+        self.texts.iter().find_map(|text| text.cut_at)
+    }
+}
+
 pub(crate) struct Hypothesis {
     pub(crate) text: String,
     /// Log-probability divided by the length penalty.
     pub(crate) score: f64,
+    /// The number of tokens, if the maximum length was reached before the end token.
+    pub(crate) cut_at: Option<usize>,
 }
 
 pub(crate) trait Translator {
@@ -434,6 +443,7 @@ impl<M: TranslationModel> Translator for TrainedTask<Translation<M>> {
                     // The translation of a line is one line.
                     text: line.replace(['\n', '\r'], " "),
                     score: hypothesis.score,
+                    cut_at: (hypothesis.stop == Stop::Length).then_some(hypothesis.tokens.len()),
                 });
             }
         }

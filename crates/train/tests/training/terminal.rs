@@ -134,12 +134,12 @@ fn assert_saved(terminal: &Terminal, running: &mut Running) {
     terminal.wait_for("the summary", |text| text.contains("next: zoo train"));
     assert!(!terminal.is_dashboard(), "the screen is not restored");
     let text = terminal.text();
-    has(&text, "interrupted after step");
+    has(&text, "interrupted after ");
     has(&text, "runs/small --resume");
     let [step] = running.steps()[..] else {
         panic!("{:?}", running.steps());
     };
-    has(&text, format!("interrupted after step {step} in "));
+    has(&text, format!("; checkpoint of step {step} saved"));
 }
 
 fn ctrl_c_stops_and_saves_in_both_modes(opened: &OpenDevice) {
@@ -221,7 +221,7 @@ fn ctrl_c_stops_a_sweep_in_both_modes(opened: &OpenDevice) {
         terminal.wait_for("the table", |text| text.contains(end));
         assert!(!terminal.is_dashboard(), "the screen is not restored");
         let text = terminal.text();
-        for part in ["interrupted after step", "layers=1 ", "sweep.html"] {
+        for part in ["; checkpoint of step ", "layers=1 ", "sweep.html"] {
             has(&text, part);
         }
         lacks(&text, "variant 2");

@@ -1,6 +1,7 @@
 //! The `zoo` program: standard streams and exit status.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::runs::*;
@@ -14,6 +15,7 @@ trials! {
     #[cfg(unix)]
     unknown_words_are_reported_before_the_result,
     invalid_arguments_are_rejected,
+    names_of_runs_have_suggestions,
     #[cfg(unix)]
     failing_output_does_not_panic,
 }
@@ -43,8 +45,18 @@ fn every_command_has_help(_: &Runs) {
         has(&all, format!("\n  {command} "));
         let output = zoo(&[command, "--help"], "");
         assert!(output.status.success(), "{command}");
-        assert!(text(&output.stdout).contains("Usage: zoo"), "{command}");
+        let help = text(&output.stdout);
+        has(&help, "Usage: zoo");
+        assert_examples_fit(&help);
     }
+    assert_examples_fit(&all);
+}
+
+#[track_caller]
+fn assert_examples_fit(help: &str) {
+    let (_, examples) = help.split_once("Examples:\n").expect(help);
+    let is_short = |line: &str| line.chars().count() <= 80;
+    assert!(examples.lines().all(is_short), "{examples}");
 }
 
 fn completions_offer_names(_: &Runs) {
@@ -129,6 +141,16 @@ fn standard_input(runs: &Runs) {
     let expected = "note: 1 word is not in the vocabulary and becomes <unk>: \"zwölf\"\n";
     assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
     assert_eq!(stderr.matches("vocabulary").count(), 1, "{stderr}");
+    // Translations without an end.
+    let min_length = ["--set", "decoding.min_length=2"];
+    let args = [
+        &["translate", run.as_str(), "--max-length", "2"],
+        &min_length[..],
+    ]
+    .concat();
+    let stderr = text(&zoo(&args, "a b\n\nc\n").stderr);
+    let expected = "note: 2 lines were cut at max_length 2 (--max-length N allows more)\n";
+    assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
     let run = runs.arg(Kind::Classifier);
     let output = zoo(&["classify", &run, "--top", "1"], "[ MAX 1 2 ]\n");
     assert_eq!(text(&output.stdout).split('\t').count(), 2);
@@ -230,6 +252,54 @@ fn invalid_arguments_are_rejected(runs: &Runs) {
     rejected("attend", "--text a --part cross", expected);
     let expected = "--part has been renamed to --split";
     rejected("eval", "--part test", expected);
+}
+
+fn names_of_runs_have_suggestions(runs: &Runs) {
+    let folder = runs.file("by-name");
+    copy_folder(runs.folder(Kind::Transformer), &folder.join("runs/rev"));
+    for config in ["rev.toml", "new.toml"] {
+        std::fs::copy(folder.join("runs/rev/config.toml"), folder.join(config)).unwrap();
+    }
+    let run = Path::new("runs").join("rev").display().to_string();
+    let config = format!("{run}/config.toml");
+    let suggestion = format!("\n  help: did you mean {run}?\n");
+    for (command, path, message, help) in [
+        (
+            "eval",
+            "rev",
+            "no run at rev (no config.toml)",
+            suggestion.as_str(),
+        ),
+        ("eval", "rve", "no run at rve (no config.toml)", &suggestion),
+        ("inspect", "rev", "rev does not exist", &suggestion),
+        (
+            "translate",
+            "rev.toml",
+            "rev.toml is a config, not a run",
+            &suggestion,
+        ),
+        (
+            "translate",
+            &config,
+            "config.toml is a config, not a run",
+            &suggestion,
+        ),
+        (
+            "translate",
+            "new.toml",
+            "new.toml is a config, not a run",
+            "\n  help: `zoo train new.toml` creates a run\n",
+        ),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_zoo"))
+            .args([command, path])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "{command} {path}");
+        has(&text(&output.stderr), format!("{message}{help}"));
+    }
 }
 
 /// Standard streams that are closed or on a full disk.
