@@ -153,10 +153,10 @@ impl Tab {
     /// Clicks with the mouse in the middle of an element.
     #[track_caller]
     fn click(&mut self, selector: &str) {
-        let place = self.hover(selector);
+        let point = self.hover(selector);
         for event in ["mousePressed", "mouseReleased"] {
             let params = json!({
-                "type": event, "x": place[0], "y": place[1], "button": "left", "clickCount": 1,
+                "type": event, "x": point[0], "y": point[1], "button": "left", "clickCount": 1,
             });
             self.call("Input.dispatchMouseEvent", params);
         }
@@ -165,15 +165,15 @@ impl Tab {
     /// Moves the mouse to the middle of an element, and returns its position.
     #[track_caller]
     fn hover(&mut self, selector: &str) -> Value {
-        let place = self.eval(&format!(
+        let point = self.eval(&format!(
             "(() => {{ const it = document.querySelector({selector:?}); \
              it.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
              const {{ x, y, width, height }} = it.getBoundingClientRect(); \
              return [x + width / 2, y + height / 2]; }})()"
         ));
-        let params = json!({"type": "mouseMoved", "x": place[0], "y": place[1]});
+        let params = json!({"type": "mouseMoved", "x": point[0], "y": point[1]});
         self.call("Input.dispatchMouseEvent", params);
-        place
+        point
     }
 
     /// Types into an element.
