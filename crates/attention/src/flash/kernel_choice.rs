@@ -21,6 +21,9 @@ pub enum FlashKernel {
     Cube,
     /// CubeCL kernels that use the GPU's matrix instructions, in half precision.
     CubeCmma,
+    /// CubeCL kernels for NVIDIA GPUs that keep scores and weights in the registers of their matrix
+    /// instructions, in half precision.
+    CubeMma,
     /// Tile loops over the backend's operations.
     TileLoops,
     /// The same tile loops, differentiated by autodiff operation by operation, so training keeps
@@ -37,7 +40,7 @@ impl FlashKernel {
     /// Whether the kernel multiplies half-precision tensors directly and accumulates in `f32`. The others
     /// compute in `f32`.
     pub fn supports_half(self) -> bool {
-        matches!(self, Self::Aten | Self::CubeCmma)
+        matches!(self, Self::Aten | Self::CubeCmma | Self::CubeMma)
     }
 
     /// Name of the kernel in tables and logs.
@@ -49,6 +52,7 @@ impl FlashKernel {
             Self::Aten => "aten",
             Self::Cube => "cube",
             Self::CubeCmma => "cube-cmma",
+            Self::CubeMma => "cube-mma",
             Self::TileLoops => "tile-loops",
             Self::Composite => "composite",
         }

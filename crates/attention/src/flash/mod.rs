@@ -409,8 +409,13 @@ fn select(
     let supports_bias = match kernel {
         FlashKernel::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
         // The tile loops compute the bias gradient, in `f32`.
-        FlashKernel::CubeCmma => bias.is_none(),
-        _ => false,
+        FlashKernel::CubeCmma | FlashKernel::CubeMma => bias.is_none(),
+        FlashKernel::CpuAvx512
+        | FlashKernel::CpuAvx2
+        | FlashKernel::CpuPortable
+        | FlashKernel::Cube
+        | FlashKernel::TileLoops
+        | FlashKernel::Composite => false,
     };
     if kernel.supports_half() && supports_bias {
         return (kernel, stored);
@@ -479,7 +484,9 @@ fn kernel_for(
             libtorch::kernel_for(tensor.primitive(), dtype, has_mask_or_bias, settings)
         }
         #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(tensor) => cube::kernel_for(&tensor.device(), dtype, settings),
+        DispatchTensorKind::Cube(tensor) => {
+            cube::kernel_for(&tensor.device(), dtype, has_mask_or_bias, settings)
+        }
         #[allow(unreachable_patterns)] // depends on the features
         _ => FlashKernel::Composite,
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device_plan::{PlanKey, RowAxis};
 use super::launch::{BackwardInputs, KernelInputs, launch};
-use super::layout::Layout;
+use super::layout::{KernelLayout, Layout};
 use super::support::{Pass, candidates, env_layout, is_software, is_supported};
 use crate::flash::call::TiledSettings;
 
@@ -69,7 +69,7 @@ impl TuneKey {
             || inputs.bias.is_some();
         let (client, dtype) = (&inputs.query.client, inputs.query.dtype);
         let layouts = candidates(pass);
-        let plan = PlanKey::new(settings, layouts[0], RowAxis::Queries).device_plan(shape);
+        let plan = PlanKey::new(settings, layouts[0].tile(), RowAxis::Queries).device_plan(shape);
         let keys = plan.num_tiles() * layouts[0].tile_n() / plan.num_rows();
         let round = |size: usize, max: usize| size.next_power_of_two().min(max);
         Self {
@@ -106,7 +106,7 @@ pub(super) fn launch_tuned(
     inputs: KernelInputs,
     saved: Option<BackwardInputs>,
     settings: &TiledSettings,
-    default: Layout,
+    default: KernelLayout,
 ) -> [CubeTensor; 3] {
     static FORWARD: LocalTuner<TuneKey, CubeTuneId> = local_tuner!("forward");
     static BACKWARD: LocalTuner<TuneKey, CubeTuneId> = local_tuner!("backward");
@@ -114,8 +114,9 @@ pub(super) fn launch_tuned(
         None => (Pass::Forward, &FORWARD),
         Some(_) => (Pass::Backward, &BACKWARD),
     };
-    if !is_tuned(&inputs, settings, default, pass) {
-        return launch(inputs, saved, settings, default);
+    match default {
+        KernelLayout::Units(layout) if is_tuned(&inputs, settings, layout, pass) => {}
+        _ => return launch(inputs, saved, settings, default),
     }
     let client = inputs.query.client.clone();
     let id = CubeTuneId::new(&client, &inputs.query.device);
@@ -127,7 +128,12 @@ pub(super) fn launch_tuned(
             let trial = move |(inputs, saved, settings): Inputs| {
                 let (client, dtype) = (&inputs.query.client, inputs.query.dtype);
                 if is_supported(client, dtype, &settings, layout, pass) {
-                    Ok(Outputs(launch(inputs, saved, &settings, layout)))
+                    Ok(Outputs(launch(
+                        inputs,
+                        saved,
+                        &settings,
+                        KernelLayout::Units(layout),
+                    )))
                 } else {
                     Err(format!("{layout:?} does not support the call"))
                 }

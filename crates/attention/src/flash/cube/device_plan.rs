@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::layout::Layout;
 use crate::AttentionShape;
 use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
@@ -23,10 +22,11 @@ pub(super) enum RowAxis {
 }
 
 impl RowAxis {
-    pub(super) fn tile(self, layout: Layout) -> [usize; 2] {
+    /// Queries and keys of a tile with these numbers of rows and columns.
+    pub(super) fn tile(self, [rows, columns]: [usize; 2]) -> [usize; 2] {
         match self {
-            Self::Queries => [layout.tile_m(), layout.tile_n()],
-            Self::Keys => [layout.tile_n(), layout.tile_m()],
+            Self::Queries => [rows, columns],
+            Self::Keys => [columns, rows],
         }
     }
 }
@@ -71,13 +71,14 @@ impl DevicePlan {
 type Run = [u32; 3];
 
 impl PlanKey {
-    pub(super) fn new(settings: &TiledSettings, layout: Layout, row_axis: RowAxis) -> Self {
+    /// For tiles of these numbers of rows and columns.
+    pub(super) fn new(settings: &TiledSettings, tile: [usize; 2], row_axis: RowAxis) -> Self {
         let shape = &settings.shape;
         Self {
             rule: Arc::clone(&settings.rule),
             batch: shape.batch,
             seq: [shape.seq_q, shape.seq_k],
-            tile: row_axis.tile(layout),
+            tile: row_axis.tile(tile),
             row_axis,
         }
     }
@@ -207,16 +208,9 @@ impl Bitmaps {
 mod tests {
     use super::*;
     use crate::Pattern;
-    use crate::flash::cube::layout::Matmul;
 
-    /// Tiles of 64 x 32, or 32 x 64 for [`RowAxis::Keys`].
-    const LAYOUT: Layout = Layout {
-        matmul: Matmul::Unit,
-        cube_side: 8,
-        unit_rows: 8,
-        unit_vec4s: 1,
-        chunk_vec4s: 4,
-    };
+    /// 64 queries and 32 keys, or 32 queries and 64 keys for [`RowAxis::Keys`].
+    const TILE: [usize; 2] = [64, 32];
 
     fn patterns(seq_k: usize) -> Vec<Pattern> {
         vec![
@@ -236,7 +230,7 @@ mod tests {
 
     /// For each pair of query and key of an example, how often the kernels would compute it.
     fn read(plan: &DevicePlan, row_axis: RowAxis, example: usize, seq: [usize; 2]) -> Vec<u32> {
-        let [tile_q, tile_k] = row_axis.tile(LAYOUT);
+        let [tile_q, tile_k] = row_axis.tile(TILE);
         let words = tile_q.div_ceil(32);
         let mut counts = vec![0; seq[0] * seq[1]];
         for row in 0..plan.rows {
@@ -275,7 +269,7 @@ mod tests {
             for pattern in patterns(seq_k) {
                 let settings = TiledSettings::from_rule(shape, pattern.rule());
                 for row_axis in [RowAxis::Queries, RowAxis::Keys] {
-                    let key = PlanKey::new(&settings, LAYOUT, row_axis);
+                    let key = PlanKey::new(&settings, TILE, row_axis);
                     let plan = key.device_plan(&shape);
                     for example in 0..2 {
                         let mut mask = Vec::new();
@@ -297,7 +291,7 @@ mod tests {
     fn equal_tiles_share_a_bitmap() {
         let shape = AttentionShape::single_head(1, 4096, 4096);
         let settings = TiledSettings::from_rule(shape, Pattern::Causal.rule());
-        let plan = PlanKey::new(&settings, LAYOUT, RowAxis::Queries).device_plan(&shape);
+        let plan = PlanKey::new(&settings, TILE, RowAxis::Queries).device_plan(&shape);
         // Each row has two tiles on the diagonal and one run before them.
         let bitmaps = plan.words.len() - plan.bitmaps_offset as usize;
         assert_eq!(bitmaps, 2 * 2 * 32);

@@ -39,7 +39,7 @@ pub(super) fn load_finite<E: Float, N: Size>(
 
 /// Checks the bits: shader compilers may assume that every float is finite.
 #[cube]
-fn is_finite(element: f32) -> bool {
+pub(super) fn is_finite(element: f32) -> bool {
     u32::reinterpret(element) & 0x7f80_0000u32 != 0x7f80_0000u32
 }
 

@@ -13,7 +13,7 @@ use super::autotune::launch_tuned as launch;
 #[cfg(not(feature = "autotune"))]
 use super::launch::launch;
 use super::launch::{BackwardInputs, KernelInputs};
-use super::layout::Layout;
+use super::layout::KernelLayout;
 use super::support::{Pass, layouts};
 use crate::flash::call::{
     DenseMask, InputGrads, Inputs, Optional, OutputGrads, Outputs, Saved, TiledSettings,
@@ -29,7 +29,7 @@ struct FlashOp {
     ir: CustomOpIr,
     pass: Pass,
     settings: TiledSettings,
-    layout: Layout,
+    layout: KernelLayout,
     has_mask: bool,
     has_bias: bool,
 }
@@ -67,9 +67,11 @@ impl TiledBackward for Cube {
     }
 }
 
-fn layouts_of(inputs: &Inputs<Cube>, settings: &TiledSettings) -> Option<[Layout; 2]> {
+fn layouts_of(inputs: &Inputs<Cube>, settings: &TiledSettings) -> Option<[KernelLayout; 2]> {
     let query = &inputs.query;
-    layouts(&query.client.device().client(), query.dtype(), settings)
+    let has_mask_or_bias = inputs.mask.as_ref().is_some() || inputs.bias.as_ref().is_some();
+    let client = query.client.device().client();
+    layouts(&client, query.dtype(), has_mask_or_bias, settings)
 }
 
 /// Registers an operation with the inputs of the call and other tensors. Returns its results.
@@ -78,7 +80,7 @@ fn register(
     tensors: Inputs<Cube>,
     others: Vec<FloatTensor<Cube>>,
     settings: TiledSettings,
-    layout: Layout,
+    layout: KernelLayout,
 ) -> [FloatTensor<Cube>; 3] {
     let client = tensors.query.client.clone();
     let dtype = tensors.query.dtype();

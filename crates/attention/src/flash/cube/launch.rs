@@ -17,7 +17,8 @@ use super::call::{
 use super::delta::compute_deltas;
 use super::device_plan::{DevicePlan, PlanKey, RowAxis};
 use super::forward::forward;
-use super::layout::Layout;
+use super::layout::{KernelLayout, Layout};
+use super::mma::{self, MmaArgsLaunch, MmaLayout, VEC8};
 use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
 
@@ -68,6 +69,28 @@ macro_rules! launch_over_tiles {
     };
 }
 
+/// Launches a kernel of [`mma`] over the tiles of a plan.
+macro_rules! launch_mma {
+    (
+        mma::$kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
+        heads: $heads:expr,
+        tensors: [$($tensor:expr),+],
+    ) => {
+        // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
+        unsafe {
+            mma::$kernel::$kernel::launch_unchecked(
+                &$args.client,
+                cube_count([$plan.plan.rows, $heads, $settings.shape.batch]),
+                CubeDim::new_1d($layout.units() as u32),
+                $args.vector_width,
+                $args.mma_args($settings, &$plan, $layout),
+                $(buffer($tensor),)+
+                $args.elem(),
+            );
+        }
+    };
+}
+
 /// The forward pass, or the backward pass if there are saved tensors.
 ///
 /// Returns context, log-sum-exp and softmax statistics, or the gradients of query, key and value.
@@ -75,7 +98,7 @@ pub(super) fn launch(
     inputs: KernelInputs,
     saved: Option<BackwardInputs>,
     settings: &TiledSettings,
-    layout: Layout,
+    layout: KernelLayout,
 ) -> [CubeTensor; 3] {
     match saved {
         None => launch_forward(inputs, settings, layout),
@@ -86,21 +109,28 @@ pub(super) fn launch(
 fn launch_forward(
     inputs: KernelInputs,
     settings: &TiledSettings,
-    layout: Layout,
+    layout: KernelLayout,
 ) -> [CubeTensor; 3] {
     let shape = &settings.shape;
-    let args = LaunchArgs::new(inputs, None, settings);
-    let plan = args.plan(settings, layout, RowAxis::Queries);
+    let args = LaunchArgs::new(inputs, None, settings, layout);
+    let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
     let result = |width, dtype| args.empty([shape.batch, shape.heads, shape.seq_q, width], dtype);
     let context = result(shape.d_value, args.query.dtype);
     let log_sum_exp = result(1, DType::F32);
     let stats = result(2, DType::F32);
-    launch_over_tiles!(
-        forward(args, plan, settings, layout),
-        heads: shape.heads,
-        tensors: [&context, &log_sum_exp, &stats],
-        blocks: [shape.d_value],
-    );
+    match layout {
+        KernelLayout::Units(layout) => launch_over_tiles!(
+            forward(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&context, &log_sum_exp, &stats],
+            blocks: [shape.d_value],
+        ),
+        KernelLayout::Mma(layout) => launch_mma!(
+            mma::forward(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&context, &log_sum_exp, &stats],
+        ),
+    }
     [context, log_sum_exp, stats]
 }
 
@@ -108,15 +138,21 @@ fn launch_backward(
     inputs: KernelInputs,
     saved: BackwardInputs,
     settings: &TiledSettings,
-    layout: Layout,
+    layout: KernelLayout,
 ) -> [CubeTensor; 3] {
     let shape = &settings.shape;
-    let args = LaunchArgs::new(inputs, Some(saved.d_context), settings);
+    let args = LaunchArgs::new(inputs, Some(saved.d_context), settings, layout);
     let context = into_contiguous(saved.context);
     let stats = into_contiguous(saved.stats);
     let d_log_sum_exp = saved.d_log_sum_exp.map(into_contiguous);
 
-    let plan = args.plan(settings, layout, RowAxis::Queries);
+    let query_layout = match layout {
+        KernelLayout::Units(_) => layout,
+        KernelLayout::Mma(_) => {
+            KernelLayout::Mma(MmaLayout::backward_queries(shape.d_head, shape.d_value))
+        }
+    };
+    let plan = args.plan(settings, query_layout.tile(), RowAxis::Queries);
     let deltas = args.empty([shape.batch, shape.heads, shape.seq_q, 1], DType::F32);
     // SAFETY: as in `launch_over_tiles`.
     unsafe {
@@ -128,7 +164,7 @@ fn launch_backward(
                 shape.batch,
             ]),
             CubeDim::new_1d(DELTA_UNITS),
-            args.vector_width,
+            args.delta_width(),
             buffer(&context),
             buffer(&args.d_context),
             buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
@@ -141,21 +177,35 @@ fn launch_backward(
 
     let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
     let d_query = grad(&args.query);
-    launch_over_tiles!(
-        backward_queries(args, plan, settings, layout),
-        heads: shape.heads,
-        tensors: [&args.d_context, &stats, &deltas, &d_query],
-        blocks: [shape.d_head],
-    );
+    match query_layout {
+        KernelLayout::Units(layout) => launch_over_tiles!(
+            backward_queries(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&args.d_context, &stats, &deltas, &d_query],
+            blocks: [shape.d_head],
+        ),
+        KernelLayout::Mma(layout) => launch_mma!(
+            mma::backward_queries(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&args.d_context, &stats, &deltas, &d_query],
+        ),
+    }
 
-    let plan = args.plan(settings, layout, RowAxis::Keys);
+    let plan = args.plan(settings, layout.tile(), RowAxis::Keys);
     let [d_key, d_value] = [grad(&args.key), grad(&args.value)];
-    launch_over_tiles!(
-        backward_keys(args, plan, settings, layout),
-        heads: shape.kv_heads,
-        tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
-        blocks: [shape.d_head, shape.d_value],
-    );
+    match layout {
+        KernelLayout::Units(layout) => launch_over_tiles!(
+            backward_keys(args, plan, settings, layout),
+            heads: shape.kv_heads,
+            tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
+            blocks: [shape.d_head, shape.d_value],
+        ),
+        KernelLayout::Mma(layout) => launch_mma!(
+            mma::backward_keys(args, plan, settings, layout),
+            heads: shape.kv_heads,
+            tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
+        ),
+    }
     [d_query, d_key, d_value]
 }
 
@@ -170,21 +220,31 @@ struct LaunchArgs {
     mask: Option<CubeTensor>,
     bias: Option<CubeTensor>,
     table: Option<Handle>,
-    /// Elements per load: 4 if all rows are aligned, else 1.
+    /// Elements per load: 8 for [`mma`] kernels; else 4 if all rows are aligned, or 1.
     vector_width: usize,
 }
 
 impl LaunchArgs {
-    fn new(inputs: KernelInputs, d_context: Option<CubeTensor>, settings: &TiledSettings) -> Self {
+    fn new(
+        inputs: KernelInputs,
+        d_context: Option<CubeTensor>,
+        settings: &TiledSettings,
+        layout: KernelLayout,
+    ) -> Self {
         let client = inputs.query.client.clone();
-        let [query, key, value] =
-            [inputs.query, inputs.key, inputs.value].map(into_contiguous_rows);
-        let d_context = d_context.map_or_else(|| query.clone(), into_contiguous_rows);
+        let with_rows = |tensor: CubeTensor| match layout {
+            KernelLayout::Mma(_) if !has_aligned_rows(&tensor, VEC8) => into_contiguous(tensor),
+            _ => into_contiguous_rows(tensor),
+        };
+        let [query, key, value] = [inputs.query, inputs.key, inputs.value].map(with_rows);
+        let d_context = d_context.map_or_else(|| query.clone(), with_rows);
         let shape = &settings.shape;
         let tensors = [&query, &key, &value, &d_context];
         let is_aligned = shape.d_head.is_multiple_of(4)
             && shape.d_value.is_multiple_of(4)
-            && tensors.into_iter().all(has_vec4_rows);
+            && tensors
+                .into_iter()
+                .all(|tensor| has_aligned_rows(tensor, 4));
         let table = table(settings).map(|table| client.create_from_slice(u32::as_bytes(&table)));
         Self {
             query,
@@ -194,7 +254,11 @@ impl LaunchArgs {
             mask: inputs.mask,
             bias: inputs.bias,
             table,
-            vector_width: if is_aligned { 4 } else { 1 },
+            vector_width: match layout {
+                KernelLayout::Mma(_) => VEC8,
+                KernelLayout::Units(_) if is_aligned => 4,
+                KernelLayout::Units(_) => 1,
+            },
             client,
         }
     }
@@ -209,6 +273,11 @@ impl LaunchArgs {
             self.client.empty(bytes),
             dtype,
         )
+    }
+
+    /// Elements per load of [`compute_deltas`].
+    fn delta_width(&self) -> usize {
+        self.vector_width.min(4)
     }
 
     fn elem(&self) -> ElemType {
@@ -273,6 +342,22 @@ impl LaunchArgs {
         )
     }
 
+    fn mma_args<E: Float, N: Size>(
+        &self,
+        settings: &TiledSettings,
+        plan: &UploadedPlan,
+        layout: MmaLayout,
+    ) -> MmaArgsLaunch<E, N> {
+        MmaArgsLaunch::new(
+            buffer(&self.query),
+            buffer(&self.key),
+            buffer(&self.value),
+            word_buffer(&plan.handle),
+            self.call(settings, &plan.plan),
+            layout,
+        )
+    }
+
     fn mask_elem(&self) -> ElemType {
         let mask = self.mask.as_ref();
         mask.map_or(ElemType::UInt(UIntKind::U32), |mask| {
@@ -280,8 +365,8 @@ impl LaunchArgs {
         })
     }
 
-    fn plan(&self, settings: &TiledSettings, layout: Layout, row_axis: RowAxis) -> UploadedPlan {
-        let key = PlanKey::new(settings, layout, row_axis);
+    fn plan(&self, settings: &TiledSettings, tile: [usize; 2], row_axis: RowAxis) -> UploadedPlan {
+        let key = PlanKey::new(settings, tile, row_axis);
         let plan = key.device_plan(&settings.shape);
         let device = format!("{:?}", self.query.device);
         let handle = UPLOADED_PLANS.get((key, device), |_| {
@@ -320,19 +405,22 @@ fn cube_count([x, y, z]: [usize; 3]) -> CubeCount {
 
 /// Copies a tensor unless its rows are contiguous.
 fn into_contiguous_rows(tensor: CubeTensor) -> CubeTensor {
-    let has_contiguous_rows =
-        !tensor.meta.is_tiled() && (tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1);
-    if has_contiguous_rows {
+    if has_contiguous_rows(&tensor) {
         tensor
     } else {
         into_contiguous(tensor)
     }
 }
 
-/// Whether every row is aligned to four elements.
-fn has_vec4_rows(tensor: &CubeTensor) -> bool {
+fn has_contiguous_rows(tensor: &CubeTensor) -> bool {
+    !tensor.meta.is_tiled() && (tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1)
+}
+
+/// Whether every row is contiguous and aligned to `width` elements.
+fn has_aligned_rows(tensor: &CubeTensor, width: usize) -> bool {
     let offset = tensor.handle.offset_start.unwrap_or(0);
     let strides = tensor.meta.strides();
-    offset.is_multiple_of(4 * tensor.dtype.size() as u64)
-        && (0..3).all(|dim| strides[dim].is_multiple_of(4))
+    has_contiguous_rows(tensor)
+        && offset.is_multiple_of((width * tensor.dtype.size()) as u64)
+        && (0..3).all(|dim| strides[dim].is_multiple_of(width))
 }

@@ -1,5 +1,7 @@
 //! How the units of a cube divide a tile, and the layout of their shared memory.
 
+use super::mma::MmaLayout;
+
 /// Units of a plane. Cooperative matrices are only used on devices with this plane size.
 pub(super) const PLANE_SIZE: usize = 32;
 
@@ -13,6 +15,25 @@ pub(super) fn padded_stride(matmul: Matmul, vec4s: usize) -> usize {
     match matmul {
         Matmul::Unit => vec4s + 1,
         Matmul::Cmma => vec4s + 2,
+    }
+}
+
+/// The layout of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum KernelLayout {
+    /// Of the kernels for all GPUs.
+    Units(Layout),
+    /// Of the [`mma`](super::mma) kernels: in the backward pass that of keys and values.
+    Mma(MmaLayout),
+}
+
+impl KernelLayout {
+    /// Rows and columns of a tile.
+    pub(super) fn tile(self) -> [usize; 2] {
+        match self {
+            Self::Units(layout) => layout.tile(),
+            Self::Mma(layout) => layout.tile(),
+        }
     }
 }
 
@@ -98,6 +119,11 @@ impl Layout {
 
     pub(super) fn plane_fragments(self) -> usize {
         self.fragments() / self.planes()
+    }
+
+    /// Rows and columns of a tile.
+    pub(super) fn tile(self) -> [usize; 2] {
+        [self.tile_m(), self.tile_n()]
     }
 
     /// Rows of a tile (block M).

@@ -44,7 +44,7 @@ pub(super) struct Rows {
 /// The rows of a head in global memory, numbered from row `first` on.
 #[derive(CubeType)]
 pub(super) struct Matrix<'a, E: Float, N: Size> {
-    elements: &'a [Vector<E, N>],
+    pub(super) elements: &'a [Vector<E, N>],
     pub(super) rows: Rows,
     first: usize,
 }
@@ -57,6 +57,15 @@ impl<'a, E: Float, N: Size> Matrix<'a, E, N> {
             rows,
             first: 0usize,
         }
+    }
+
+    pub(super) fn has_row(&self, row: usize) -> bool {
+        self.first + row < self.rows.count
+    }
+
+    /// The index of a vector of a row among all elements, if vectors have eight elements.
+    pub(super) fn vec8_index(&self, row: usize, vec8: usize) -> usize {
+        (self.rows.start + (self.first + row) * self.rows.stride) / 8 + vec8
     }
 
     /// The rows from `first` on.

@@ -3,7 +3,8 @@
 //! Three kernels iterate over tiles: the forward pass and the query gradient of a query tile, and
 //! the key and value gradients of a key tile. Each output element is written by one cube, so no
 //! atomics are needed. The kernels read the tile plan on the device and use the formulas of the
-//! [tile loops](super::portable).
+//! [tile loops](super::portable). In half precision, NVIDIA GPUs use [kernels of their own](mma) for
+//! calls without options.
 
 // The outer of two nested conditions is often known at compile time and the inner is not. With
 // `&&` both would be evaluated on the device.
@@ -23,6 +24,7 @@ mod fused;
 mod launch;
 mod layout;
 mod memory;
+mod mma;
 mod score;
 mod support;
 mod tile;

@@ -203,7 +203,7 @@ fn finish_score<E: Float, N: Size, M: Numeric>(
         }
     }
     if tile.bitmap > 0 {
-        let [queries, keys] = comptime!(tile.row_axis.tile(args.layout));
+        let [queries, keys] = comptime!(tile.row_axis.tile(args.layout.tile()));
         let words = comptime!(queries.div_ceil(32));
         let bitmap_offset = (tile.bitmap - 1) * comptime!(words * keys);
         let offset = call.bitmaps_offset as usize + bitmap_offset + key_in * words + query_in / 32;

@@ -10,7 +10,8 @@ use cubecl::ir::features::{MmaConfig, TypeUsage};
 use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 
 use super::device_plan::{PlanKey, RowAxis};
-use super::layout::{FRAGMENT, Layout, Matmul, PLANE_SIZE};
+use super::layout::{FRAGMENT, KernelLayout, Layout, Matmul, PLANE_SIZE};
+use super::mma::MmaLayout;
 use crate::AttentionShape;
 use crate::flash::FlashKernel;
 use crate::flash::call::{Program, TiledSettings};
@@ -81,11 +82,15 @@ const MAX_BUFFERS: u32 = 13;
 pub(crate) fn kernel_for(
     device: &CubeDevice,
     dtype: DType,
+    has_mask_or_bias: bool,
     settings: &TiledSettings,
 ) -> FlashKernel {
-    match layouts(&device.client(), dtype, settings) {
-        Some([forward, _]) if forward.matmul == Matmul::Cmma => FlashKernel::CubeCmma,
-        Some(_) => FlashKernel::Cube,
+    match layouts(&device.client(), dtype, has_mask_or_bias, settings) {
+        Some([KernelLayout::Mma(_), _]) => FlashKernel::CubeMma,
+        Some([KernelLayout::Units(forward), _]) => match forward.matmul {
+            Matmul::Cmma => FlashKernel::CubeCmma,
+            Matmul::Unit => FlashKernel::Cube,
+        },
         None => FlashKernel::TileLoops,
     }
 }
@@ -94,13 +99,69 @@ pub(crate) fn kernel_for(
 pub(super) fn layouts(
     client: &Client,
     dtype: DType,
+    has_mask_or_bias: bool,
     settings: &TiledSettings,
-) -> Option<[Layout; 2]> {
+) -> Option<[KernelLayout; 2]> {
+    if let Some(layouts) = mma_layouts(client, dtype, has_mask_or_bias, settings) {
+        return Some(layouts.map(KernelLayout::Mma));
+    }
     let first = |pass| {
         let mut list = preferred(client.properties(), dtype, &settings.shape, pass)?.into_iter();
         list.find(|&layout| is_supported(client, dtype, settings, layout, pass))
     };
-    Some([first(Pass::Forward)?, first(Pass::Backward)?])
+    Some([first(Pass::Forward)?, first(Pass::Backward)?].map(KernelLayout::Units))
+}
+
+/// The layouts of the [`mma`](super::mma) kernels, if the device has the instructions and the call
+/// no options.
+fn mma_layouts(
+    client: &Client,
+    dtype: DType,
+    has_mask_or_bias: bool,
+    settings: &TiledSettings,
+) -> Option<[MmaLayout; 2]> {
+    let properties = client.properties();
+    let shape = &settings.shape;
+    let (_, max_heads, max_batch) = properties.hardware.max_cube_count;
+    let is_supported = is_softmax(settings)
+        && !has_mask_or_bias
+        && settings.softcap.is_none()
+        && settings.alibi.is_none()
+        && settings.dropout.is_none()
+        // The maximum of the scores is that of the dot products.
+        && settings.scale > 0.0
+        // See `preferred`.
+        && shape.seq_k > 1
+        && shape.heads <= max_heads as usize
+        && shape.batch <= max_batch as usize
+        && has_mma(properties, dtype);
+    if !is_supported {
+        return None;
+    }
+    let layouts = [
+        MmaLayout::forward(shape.d_head, shape.d_value),
+        MmaLayout::backward_keys(shape.d_head, shape.d_value),
+    ];
+    let query_layout = MmaLayout::backward_queries(shape.d_head, shape.d_value);
+    let kernels = [
+        (layouts[0], RowAxis::Queries),
+        (query_layout, RowAxis::Queries),
+        (layouts[1], RowAxis::Keys),
+    ];
+    let is_supported = kernels.into_iter().all(|(layout, row_axis)| {
+        layout.supports()
+            && layout.shared_bytes() <= properties.hardware.max_shared_memory_size
+            && has_plan(properties, settings, layout.tile(), row_axis)
+    });
+    is_supported.then_some(layouts)
+}
+
+/// Whether the kernels compute the program of the call.
+fn is_softmax(settings: &TiledSettings) -> bool {
+    settings.program == Program::Softmax
+        && settings.score_mod.is_none()
+        && !settings.has_relative_bias
+        && !settings.is_portable
 }
 
 pub(super) fn is_supported(
@@ -111,22 +172,29 @@ pub(super) fn is_supported(
     pass: Pass,
 ) -> bool {
     let properties = client.properties();
-    let is_supported = settings.program == Program::Softmax
-        && settings.score_mod.is_none()
-        && !settings.has_relative_bias;
-    if settings.is_portable || !is_supported || !fits(properties, dtype, &settings.shape, layout) {
+    if !is_softmax(settings) || !fits(properties, dtype, &settings.shape, layout) {
         return false;
     }
-    let (max_rows, ..) = properties.hardware.max_cube_count;
     let plans: &[RowAxis] = match pass {
         Pass::Forward => &[RowAxis::Queries],
         Pass::Backward => &[RowAxis::Queries, RowAxis::Keys],
     };
-    plans.iter().all(|&row_axis| {
-        let plan = PlanKey::new(settings, layout, row_axis).device_plan(&settings.shape);
-        let bytes = size_of_val(plan.words.as_slice()) as u64;
-        bytes <= properties.memory.max_page_size && plan.rows <= max_rows as usize
-    })
+    plans
+        .iter()
+        .all(|&row_axis| has_plan(properties, settings, layout.tile(), row_axis))
+}
+
+/// Whether a device has the limits for the plan of a call.
+fn has_plan(
+    properties: &DeviceProperties,
+    settings: &TiledSettings,
+    tile: [usize; 2],
+    row_axis: RowAxis,
+) -> bool {
+    let (max_rows, ..) = properties.hardware.max_cube_count;
+    let plan = PlanKey::new(settings, tile, row_axis).device_plan(&settings.shape);
+    let bytes = size_of_val(plan.words.as_slice()) as u64;
+    bytes <= properties.memory.max_page_size && plan.rows <= max_rows as usize
 }
 
 /// Whether a device has the limits and the instructions for a layout.
@@ -151,10 +219,37 @@ fn fits(
         && layout.blocks(shape.d_head.max(shape.d_value)) <= MAX_BLOCKS
 }
 
+/// Whether a device multiplies fragments in registers, loads them with `ldmatrix`, and copies to
+/// shared memory asynchronously. The kernels rely on NVIDIA's layout of fragments, which only its
+/// devices report with `ldmatrix`.
+fn has_mma(properties: &DeviceProperties, dtype: DType) -> bool {
+    let Some(elem) = half_type(dtype) else {
+        return false;
+    };
+    let features = &properties.features;
+    let config = MmaConfig {
+        a_type: elem,
+        b_type: elem,
+        cd_type: ElemType::Float(FloatKind::F32),
+        m: 16,
+        n: 8,
+        k: 16,
+    };
+    features.copy_async
+        && features.matmul.ldmatrix.contains(&elem)
+        && features.matmul.mma.contains(&config)
+}
+
+fn half_type(dtype: DType) -> Option<ElemType> {
+    match dtype {
+        DType::F16 | DType::BF16 => Some(dtype_to_storage_type(dtype)),
+        _ => None,
+    }
+}
+
 fn has_cmma(properties: &DeviceProperties, dtype: DType) -> bool {
-    let elem = match dtype {
-        DType::F16 | DType::BF16 => dtype_to_storage_type(dtype),
-        _ => return false,
+    let Some(elem) = half_type(dtype) else {
+        return false;
     };
     let hardware = &properties.hardware;
     let (plane, side) = (PLANE_SIZE as u32, FRAGMENT as u32);

@@ -1,0 +1,346 @@
+//! The gradients of a tile of keys and values.
+
+use std::f32::consts::LOG2_E;
+
+use cubecl::prelude::*;
+
+use super::fragment::{
+    Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
+    wait_for_copies, zero_pairs,
+};
+use super::layout::row_stride;
+use super::tile::{MmaArgs, add_non_finite, lane_column, mask_keys, remove_non_finite, store_rows};
+use crate::flash::cube::score::{load_run, zero_if_masked};
+
+/// The log-sum-exp in base 2 of a row without keys: larger than all scores.
+const NO_KEYS: f32 = 3e38;
+
+/// The log-sum-exp of a row in base 2, from its statistics.
+#[cube]
+pub(super) fn log2_sum_exp(row_max: f32, sum: f32, is_inside: bool) -> f32 {
+    let log_sum_exp = (row_max + sum.ln()) * LOG2_E;
+    select(is_inside && sum != 0.0f32, log_sum_exp, NO_KEYS)
+}
+
+/// Each cube computes a key tile of a head, query tile by query tile, for all query heads that
+/// share it. Rows of a tile are keys, columns are queries.
+#[cube(launch_unchecked)]
+pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
+    args: &MmaArgs<E, N>,
+    d_context: &[Vector<E, N>],
+    stats: &[f32],
+    deltas: &[f32],
+    d_key: &mut [Pair<E>],
+    d_value: &mut [Pair<E>],
+    #[define(E)] _dtype: ElemType,
+) {
+    let layout = comptime!(args.layout);
+    let call = &args.call;
+    let units = comptime!(layout.units());
+    let fragments = comptime!(layout.fragments);
+    let columns = comptime!(layout.columns);
+    let key_size = comptime!(layout.d_head);
+    let value_size = comptime!(layout.d_value);
+    let tile_m = comptime!(layout.tile_m());
+    // In ascending order: with a causal mask the first keys have the most queries.
+    let tile_row = CUBE_POS_X as usize;
+    let example = CUBE_POS_Z as usize;
+    let kv_head = CUBE_POS_Y as usize;
+    let group = call.group as usize;
+    let kv_heads = call.heads as usize / group;
+    let first_head = kv_head * group;
+    let seq_q = call.seq_q as usize;
+    let seq_k = call.seq_k as usize;
+    let unit = UNIT_POS as usize;
+    let first = tile_row * tile_m;
+    let plane_row = PLANE_POS as usize * comptime!(layout.plane_rows());
+    let keys = call
+        .key
+        .matrix(args.key, example, kv_head, call.seq_k, call.d_head);
+    let values = call
+        .value
+        .matrix(args.value, example, kv_head, call.seq_k, call.d_value);
+
+    let mma = new_mma::<E>();
+    let mut query_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
+        comptime!(layout.stage_len(layout.d_head)),
+        16usize,
+    );
+    let mut d_context_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
+        comptime!(layout.stage_len(layout.d_value)),
+        16usize,
+    );
+    // The log-sum-exp and the delta of each query, in two stages.
+    let mut terms = Shared::<[Pair<f32>]>::new_slice(comptime!(2 * layout.columns));
+    let mut removed = Shared::<[f32]>::new_slice(columns);
+
+    copy_rows::<E, N>(
+        &keys.at(first),
+        &mut query_tiles,
+        0usize,
+        tile_m,
+        key_size,
+        units,
+    );
+    copy_rows::<E, N>(
+        &values.at(first),
+        &mut d_context_tiles,
+        0usize,
+        tile_m,
+        value_size,
+        units,
+    );
+    commit_copies();
+    wait_for_copies(0usize);
+    let key_operands =
+        load_left_operands::<E, N>(&mma, &query_tiles, plane_row, fragments, key_size);
+    let value_operands =
+        load_left_operands::<E, N>(&mma, &d_context_tiles, plane_row, fragments, value_size);
+    sync_cube();
+
+    let mut key_sums = zero_pairs(comptime!(layout.fragments * layout.d_head / 4));
+    let mut value_sums = zero_pairs(comptime!(layout.fragments * layout.d_value / 4));
+    let factor = call.scale * LOG2_E;
+
+    let index = example * call.plan_example as usize + tile_row;
+    let first_run = args.plan[index];
+    let end_run = args.plan[index + 1];
+    let end_head = select(first_run < end_run, first_head + group, first_head);
+    let mut head = first_head;
+    let mut run_index = first_run;
+    let mut tile_index = 0u32;
+    let mut end_tile = 0u32;
+    let mut bitmap = 0usize;
+    let mut stage = 0usize;
+    if head < end_head {
+        let run = load_run(run_index, args.plan, call);
+        tile_index = run.first;
+        end_tile = run.end;
+        bitmap = run.bitmap;
+        let query = tile_index as usize * columns;
+        let queries = call
+            .query
+            .matrix(args.query, example, head, call.seq_q, call.d_head);
+        let d_contexts = call
+            .d_context
+            .matrix(d_context, example, head, call.seq_q, call.d_value);
+        copy_rows::<E, N>(
+            &queries.at(query),
+            &mut query_tiles,
+            0usize,
+            columns,
+            key_size,
+            units,
+        );
+        copy_rows::<E, N>(
+            &d_contexts.at(query),
+            &mut d_context_tiles,
+            0usize,
+            columns,
+            value_size,
+            units,
+        );
+        commit_copies();
+        if unit < columns {
+            let is_inside = query + unit < seq_q;
+            let row = (example * call.heads as usize + head) * seq_q + query + unit;
+            let index = select(is_inside, row, 0usize);
+            let mut pair = Pair::<f32>::new(deltas[index]);
+            let offset = log2_sum_exp(stats[2 * index], stats[2 * index + 1], is_inside);
+            pair.insert(0usize, offset);
+            terms[unit] = pair;
+        }
+    }
+    while head < end_head {
+        let mut next_head = head;
+        let mut next_run = run_index;
+        let mut next_tile = tile_index + 1u32;
+        let mut next_end = end_tile;
+        let mut next_bitmap = bitmap;
+        if next_tile == end_tile {
+            next_run += 1u32;
+            if next_run == end_run {
+                next_run = first_run;
+                next_head += 1usize;
+            }
+            let run = load_run(next_run, args.plan, call);
+            next_tile = run.first;
+            next_end = run.end;
+            next_bitmap = run.bitmap;
+        }
+        // The other stage has been read by all planes.
+        wait_for_copies(0usize);
+        let next_stage = 1usize - stage;
+        let mut next_max = 0.0f32;
+        let mut next_sum = 0.0f32;
+        let mut next_delta = 0.0f32;
+        let mut is_inside = false;
+        if next_head < end_head {
+            let query = next_tile as usize * columns;
+            let queries =
+                call.query
+                    .matrix(args.query, example, next_head, call.seq_q, call.d_head);
+            let d_contexts =
+                call.d_context
+                    .matrix(d_context, example, next_head, call.seq_q, call.d_value);
+            let offset = next_stage * columns * comptime!(row_stride(layout.d_head));
+            copy_rows::<E, N>(
+                &queries.at(query),
+                &mut query_tiles,
+                offset,
+                columns,
+                key_size,
+                units,
+            );
+            let offset = next_stage * columns * comptime!(row_stride(layout.d_value));
+            copy_rows::<E, N>(
+                &d_contexts.at(query),
+                &mut d_context_tiles,
+                offset,
+                columns,
+                value_size,
+                units,
+            );
+            commit_copies();
+            // Read here and stored below, so that no unit waits for them.
+            is_inside = unit < columns && query + unit < seq_q;
+            if is_inside {
+                let row = (example * call.heads as usize + next_head) * seq_q + query + unit;
+                next_max = stats[2 * row];
+                next_sum = stats[2 * row + 1];
+                next_delta = deltas[row];
+            }
+        }
+
+        let first_row = stage * columns;
+        let mut weights = matmul_nt::<E, N>(
+            &mma,
+            &key_operands,
+            &query_tiles,
+            first_row,
+            fragments,
+            columns,
+            key_size,
+        );
+        if bitmap > 0 {
+            mask_keys(&mut weights, bitmap, plane_row, args.plan, call, layout);
+        }
+        let mut d_scores = matmul_nt::<E, N>(
+            &mma,
+            &value_operands,
+            &d_context_tiles,
+            first_row,
+            fragments,
+            columns,
+            value_size,
+        );
+        #[unroll]
+        for column in 0..comptime!(columns / 8) {
+            #[unroll]
+            for j in 0..2usize {
+                let term = terms[first_row + column * 8 + lane_column() + j];
+                let offset = term.extract(0usize);
+                let delta = term.extract(1usize);
+                #[unroll]
+                for row in 0..comptime!(2 * layout.fragments) {
+                    let index = comptime!((row / 2 * columns / 8 + column) * 2 + row % 2);
+                    let mut weight_pair = weights[index];
+                    let mut d_pair = d_scores[index];
+                    let weight = exp2(fma(weight_pair.extract(j), factor, -offset));
+                    let d_score = weight * (d_pair.extract(j) - delta);
+                    weight_pair.insert(j, weight);
+                    d_pair.insert(j, zero_if_masked(d_score, weight));
+                    weights[index] = weight_pair;
+                    d_scores[index] = d_pair;
+                }
+            }
+        }
+        if bitmap > 0 {
+            // All planes have read the tiles.
+            sync_cube();
+            remove_non_finite::<E, N>(
+                &mut d_context_tiles,
+                first_row,
+                &mut removed,
+                columns,
+                value_size,
+            );
+            sync_cube();
+            add_non_finite(
+                &weights,
+                &removed,
+                &mut value_sums,
+                fragments,
+                columns,
+                value_size,
+            );
+            sync_cube();
+            remove_non_finite::<E, N>(&mut query_tiles, first_row, &mut removed, columns, key_size);
+            sync_cube();
+            add_non_finite(
+                &d_scores,
+                &removed,
+                &mut key_sums,
+                fragments,
+                columns,
+                key_size,
+            );
+        }
+        add_matmul::<E, N>(
+            &mma,
+            &weights,
+            &d_context_tiles,
+            first_row,
+            &mut value_sums,
+            fragments,
+            columns,
+            value_size,
+        );
+        add_matmul::<E, N>(
+            &mma,
+            &d_scores,
+            &query_tiles,
+            first_row,
+            &mut key_sums,
+            fragments,
+            columns,
+            key_size,
+        );
+        if unit < columns {
+            let mut pair = Pair::<f32>::new(next_delta);
+            pair.insert(0usize, log2_sum_exp(next_max, next_sum, is_inside));
+            terms[next_stage * columns + unit] = pair;
+        }
+        head = next_head;
+        run_index = next_run;
+        tile_index = next_tile;
+        end_tile = next_end;
+        bitmap = next_bitmap;
+        stage = next_stage;
+    }
+
+    // Scaled once, after the accumulation, and not before rounding to half precision.
+    let rows = comptime!(2 * layout.fragments);
+    let mut scales = Array::<f32>::new(rows);
+    let mut ones = Array::<f32>::new(rows);
+    #[unroll]
+    for i in 0..rows {
+        scales[i] = call.scale;
+        ones[i] = 1.0f32;
+    }
+    let head_row = (example * kv_heads + kv_head) * seq_k;
+    let first_row = first + plane_row;
+    store_rows::<E>(
+        d_key, head_row, first_row, seq_k, &key_sums, &scales, fragments, key_size,
+    );
+    store_rows::<E>(
+        d_value,
+        head_row,
+        first_row,
+        seq_k,
+        &value_sums,
+        &ones,
+        fragments,
+        value_size,
+    );
+}

@@ -1,0 +1,268 @@
+//! The forward pass: context, log-sum-exp and softmax statistics of a query tile.
+
+use std::f32::consts::LOG2_E;
+
+use cubecl::prelude::*;
+
+use super::fragment::{
+    Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
+    row_max, row_sum, wait_for_copies, zero_pairs,
+};
+use super::layout::{FRAGMENT, row_stride};
+use super::tile::{
+    MmaArgs, add_non_finite, lane_column, lane_row, mask_queries, remove_non_finite, store_rows,
+};
+use crate::flash::call::MASKED_SCORE;
+use crate::flash::cube::score::load_run;
+
+/// Each cube computes a query tile of a head, key tile by key tile.
+#[cube(launch_unchecked)]
+pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
+    args: &MmaArgs<E, N>,
+    context: &mut [Pair<E>],
+    log_sum_exp: &mut [f32],
+    stats: &mut [f32],
+    #[define(E)] _dtype: ElemType,
+) {
+    let layout = comptime!(args.layout);
+    let call = &args.call;
+    let units = comptime!(layout.units());
+    let fragments = comptime!(layout.fragments);
+    let columns = comptime!(layout.columns);
+    let d_head = comptime!(layout.d_head);
+    let d_value = comptime!(layout.d_value);
+    let rows = comptime!(2 * layout.fragments);
+    // In descending order: with a causal mask the last queries have the most keys.
+    let tile_row = (call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let example = CUBE_POS_Z as usize;
+    let head = CUBE_POS_Y as usize;
+    let kv_head = head / call.group as usize;
+    let head_index = example * call.heads as usize + head;
+    let first = tile_row * comptime!(layout.tile_m());
+    let plane_row = PLANE_POS as usize * comptime!(layout.plane_rows());
+    let queries = call
+        .query
+        .matrix(args.query, example, head, call.seq_q, call.d_head);
+    let keys = call
+        .key
+        .matrix(args.key, example, kv_head, call.seq_k, call.d_head);
+    let values = call
+        .value
+        .matrix(args.value, example, kv_head, call.seq_k, call.d_value);
+
+    let mma = new_mma::<E>();
+    let mut key_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
+        comptime!(layout.stage_len(layout.d_head)),
+        16usize,
+    );
+    let mut value_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
+        comptime!(layout.stage_len(layout.d_value)),
+        16usize,
+    );
+    let mut removed = Shared::<[f32]>::new_slice(columns);
+
+    let tile_m = comptime!(layout.tile_m());
+    copy_rows::<E, N>(
+        &queries.at(first),
+        &mut key_tiles,
+        0usize,
+        tile_m,
+        d_head,
+        units,
+    );
+    commit_copies();
+    wait_for_copies(0usize);
+    let query_operands = load_left_operands::<E, N>(&mma, &key_tiles, plane_row, fragments, d_head);
+    sync_cube();
+
+    // In units of the dot products.
+    let mut max_scores = Array::<f32>::new(rows);
+    let mut sums = Array::<f32>::new(rows);
+    let mut contexts = zero_pairs(comptime!(layout.fragments * layout.d_value / 4));
+    #[unroll]
+    for i in 0..rows {
+        max_scores[i] = MASKED_SCORE;
+        sums[i] = 0.0f32;
+    }
+    let factor = call.scale * LOG2_E;
+
+    let index = example * call.plan_example as usize + tile_row;
+    let mut run_index = args.plan[index];
+    let end_run = args.plan[index + 1];
+    let mut tile_index = 0u32;
+    let mut end_tile = 0u32;
+    let mut bitmap = 0usize;
+    let mut stage = 0usize;
+    if run_index < end_run {
+        let run = load_run(run_index, args.plan, call);
+        tile_index = run.first;
+        end_tile = run.end;
+        bitmap = run.bitmap;
+        let key = tile_index as usize * columns;
+        copy_rows::<E, N>(
+            &keys.at(key),
+            &mut key_tiles,
+            0usize,
+            columns,
+            d_head,
+            units,
+        );
+        copy_rows::<E, N>(
+            &values.at(key),
+            &mut value_tiles,
+            0usize,
+            columns,
+            d_value,
+            units,
+        );
+        commit_copies();
+    }
+    while run_index < end_run {
+        let mut next_run = run_index;
+        let mut next_tile = tile_index + 1u32;
+        let mut next_end = end_tile;
+        let mut next_bitmap = bitmap;
+        if next_tile == end_tile {
+            next_run += 1u32;
+            if next_run < end_run {
+                let run = load_run(next_run, args.plan, call);
+                next_tile = run.first;
+                next_end = run.end;
+                next_bitmap = run.bitmap;
+            }
+        }
+        // The other stage has been read by all planes.
+        wait_for_copies(0usize);
+        let next_stage = 1usize - stage;
+        if next_run < end_run {
+            let key = next_tile as usize * columns;
+            let offset = next_stage * columns * comptime!(row_stride(layout.d_head));
+            copy_rows::<E, N>(
+                &keys.at(key),
+                &mut key_tiles,
+                offset,
+                columns,
+                d_head,
+                units,
+            );
+            let offset = next_stage * columns * comptime!(row_stride(layout.d_value));
+            copy_rows::<E, N>(
+                &values.at(key),
+                &mut value_tiles,
+                offset,
+                columns,
+                d_value,
+                units,
+            );
+            commit_copies();
+        }
+
+        let first_row = stage * columns;
+        let mut scores = matmul_nt::<E, N>(
+            &mma,
+            &query_operands,
+            &key_tiles,
+            first_row,
+            fragments,
+            columns,
+            d_head,
+        );
+        if bitmap > 0 {
+            mask_queries(&mut scores, bitmap, plane_row, args.plan, call, layout);
+        }
+        #[unroll]
+        for fragment in 0..fragments {
+            #[unroll]
+            for half in 0..2usize {
+                let row = comptime!(fragment * 2 + half);
+                let mut tile_max = max_scores[row];
+                #[unroll]
+                for column in 0..comptime!(columns / 8) {
+                    let pair = scores[comptime!((fragment * columns / 8 + column) * 2 + half)];
+                    tile_max = max(tile_max, max(pair.extract(0usize), pair.extract(1usize)));
+                }
+                let tile_max = row_max(tile_max);
+                // Zero for a row without visible keys, so that the weights of masked keys are zero.
+                let offset = select(tile_max <= MASKED_SCORE, 0.0f32, tile_max * factor);
+                let rescale = exp2(max_scores[row] * factor - offset);
+                max_scores[row] = tile_max;
+                let mut sum = sums[row] * rescale;
+                #[unroll]
+                for column in 0..comptime!(columns / 8) {
+                    let index = comptime!((fragment * columns / 8 + column) * 2 + half);
+                    let pair = scores[index];
+                    let mut weights = Pair::<f32>::new(0.0f32);
+                    #[unroll]
+                    for j in 0..2usize {
+                        let weight = exp2(fma(pair.extract(j), factor, -offset));
+                        sum += weight;
+                        weights.insert(j, weight);
+                    }
+                    scores[index] = weights;
+                }
+                sums[row] = sum;
+                #[unroll]
+                for column in 0..comptime!(d_value / 8) {
+                    let index = comptime!((fragment * d_value / 8 + column) * 2 + half);
+                    contexts[index] *= Pair::<f32>::new(rescale);
+                }
+            }
+        }
+        if bitmap > 0 {
+            remove_non_finite::<E, N>(&mut value_tiles, first_row, &mut removed, columns, d_value);
+            sync_cube();
+            add_non_finite(
+                &scores,
+                &removed,
+                &mut contexts,
+                fragments,
+                columns,
+                d_value,
+            );
+        }
+        add_matmul::<E, N>(
+            &mma,
+            &scores,
+            &value_tiles,
+            first_row,
+            &mut contexts,
+            fragments,
+            columns,
+            d_value,
+        );
+        run_index = next_run;
+        tile_index = next_tile;
+        end_tile = next_end;
+        bitmap = next_bitmap;
+        stage = next_stage;
+    }
+
+    let seq_q = call.seq_q as usize;
+    let mut inverse_sums = Array::<f32>::new(rows);
+    #[unroll]
+    for i in 0..rows {
+        let row = first + plane_row + lane_row() + comptime!(i / 2 * FRAGMENT + i % 2 * 8);
+        let sum = row_sum(sums[i]);
+        let is_masked = max_scores[i] <= MASKED_SCORE;
+        let row_max = select(is_masked, MASKED_SCORE, max_scores[i] * call.scale);
+        let index = head_index * seq_q + row;
+        // For a fully masked row the context is zero, and any positive divisor leaves it.
+        let divisor = max(sum, 0.5f32);
+        if lane_column() == 0 && row < seq_q {
+            stats[2 * index] = row_max;
+            stats[2 * index + 1] = sum;
+            log_sum_exp[index] = row_max + divisor.ln();
+        }
+        inverse_sums[i] = 1.0f32 / divisor;
+    }
+    store_rows::<E>(
+        context,
+        head_index * seq_q,
+        first + plane_row,
+        seq_q,
+        &contexts,
+        &inverse_sums,
+        fragments,
+        d_value,
+    );
+}
