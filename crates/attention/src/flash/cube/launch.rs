@@ -146,13 +146,7 @@ fn launch_backward(
     let stats = into_contiguous(saved.stats);
     let d_log_sum_exp = saved.d_log_sum_exp.map(into_contiguous);
 
-    let query_layout = match layout {
-        KernelLayout::Units(_) => layout,
-        KernelLayout::Mma(_) => {
-            KernelLayout::Mma(MmaLayout::backward_queries(shape.d_head, shape.d_value))
-        }
-    };
-    let plan = args.plan(settings, query_layout.tile(), RowAxis::Queries);
+    let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
     let deltas = args.empty([shape.batch, shape.heads, shape.seq_q, 1], DType::F32);
     // SAFETY: as in `launch_over_tiles`.
     unsafe {
@@ -177,7 +171,7 @@ fn launch_backward(
 
     let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
     let d_query = grad(&args.query);
-    match query_layout {
+    match layout {
         KernelLayout::Units(layout) => launch_over_tiles!(
             backward_queries(args, plan, settings, layout),
             heads: shape.heads,

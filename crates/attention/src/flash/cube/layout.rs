@@ -23,7 +23,7 @@ pub(super) fn padded_stride(matmul: Matmul, vec4s: usize) -> usize {
 pub(super) enum KernelLayout {
     /// Of the kernels for all GPUs.
     Units(Layout),
-    /// Of the [`mma`](super::mma) kernels: in the backward pass that of keys and values.
+    /// Of the [`mma`](super::mma) kernels.
     Mma(MmaLayout),
 }
 

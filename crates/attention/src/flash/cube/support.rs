@@ -140,12 +140,11 @@ fn mma_layouts(
     }
     let layouts = [
         MmaLayout::forward(shape.d_head, shape.d_value),
-        MmaLayout::backward_keys(shape.d_head, shape.d_value),
+        MmaLayout::backward(shape.d_head, shape.d_value),
     ];
-    let query_layout = MmaLayout::backward_queries(shape.d_head, shape.d_value);
     let kernels = [
         (layouts[0], RowAxis::Queries),
-        (query_layout, RowAxis::Queries),
+        (layouts[1], RowAxis::Queries),
         (layouts[1], RowAxis::Keys),
     ];
     let is_supported = kernels.into_iter().all(|(layout, row_axis)| {

@@ -29,31 +29,19 @@ impl MmaLayout {
         Self {
             planes: 4,
             fragments: if is_narrow { 2 } else { 1 },
-            columns: if is_narrow { 48 } else { 64 },
+            columns: 64,
             d_head,
             d_value,
         }
     }
 
-    /// The layout for the gradients of keys and values.
-    pub(in crate::flash::cube) fn backward_keys(d_head: usize, d_value: usize) -> Self {
+    /// The layout of the backward pass, which has two tiles of scores.
+    pub(in crate::flash::cube) fn backward(d_head: usize, d_value: usize) -> Self {
         let is_narrow = d_head.max(d_value) <= 64;
         Self {
             planes: 4,
             fragments: 1,
             columns: if is_narrow { 64 } else { 32 },
-            d_head,
-            d_value,
-        }
-    }
-
-    /// The layout for the gradient of queries, which has one accumulator less.
-    pub(in crate::flash::cube) fn backward_queries(d_head: usize, d_value: usize) -> Self {
-        let is_narrow = d_head.max(d_value) <= 64;
-        Self {
-            planes: 4,
-            fragments: if is_narrow { 2 } else { 1 },
-            columns: 32,
             d_head,
             d_value,
         }
@@ -110,7 +98,7 @@ mod tests {
         for size in (16..=128).step_by(16) {
             for layout in [
                 MmaLayout::forward(size, size),
-                MmaLayout::backward_keys(size, size),
+                MmaLayout::backward(size, size),
             ] {
                 assert!(layout.supports(), "{layout:?}");
                 assert!(layout.shared_bytes() <= 96 << 10, "{layout:?}");
