@@ -17,9 +17,10 @@ use zoo_spec::Standard;
 
 use super::{Attention, Call, Inputs};
 use crate::finite::{FiniteRows, poison};
+use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
 use crate::precision::{narrow, widen};
-use crate::score_mod::{ScoreMod, ScoreTile, finite_or_zero};
+use crate::score_mod::{QueryPositions, ScoreMod, ScoreTile, finite_or_zero};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern};
 
 impl Attention for Standard {
@@ -178,12 +179,11 @@ fn apply_score_mod(scores: Tensor<4>, score_mod: &ScoreMod, positions: &[i64]) -
         score_mod.apply(ScoreTile {
             scores,
             derivatives,
-            unit: 1.0,
+            factor: 1.0,
             example: i / rows / heads,
             head: i / rows % heads,
-            first_query: positions[i % rows],
-            num_queries: 1,
-            keys: 0..seq_k,
+            queries: QueryPositions::List(&positions[i % rows..][..1]),
+            keys: Indices::Range(0..seq_k),
             strides: [seq_k, 1],
         });
     }

@@ -8,8 +8,8 @@
 //!
 //! With a stride near `sqrt(n)`, every position reaches every other in two layers, and time grows
 //! as `n · sqrt(n)`. On a GPU, this holds for a full or causal pattern, as many queries as keys, and
-//! no ALiBi, bias or dropout. Otherwise, and with a score function, the result is the same, and time
-//! grows as `n²`.
+//! no ALiBi, bias, dropout or score function. Otherwise the result is the same, and time grows as
+//! `n²`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,9 +50,8 @@ pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
 
 /// Attention to the keys less than `stride` away and to every `stride`-th key.
 ///
-/// It computes `seq · (2 stride + seq / stride)` scores; all of them with a score function and, on a
-/// GPU, with ALiBi, a bias, dropout, a pattern that is not full or causal, or fewer queries than
-/// keys.
+/// It computes `seq · (2 stride + seq / stride)` scores; all of them on a GPU with ALiBi, a bias,
+/// dropout, a score function, a pattern that is not full or causal, or fewer queries than keys.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the stride is
 /// zero.
@@ -119,9 +118,9 @@ pub(super) fn causal_if_separable(
     }
 }
 
-/// Whether a call can use gathered tiles: on the CPU, without a function of positions.
+/// Whether a call can use gathered tiles: on the CPU, with the same pattern for all heads.
 pub(super) fn supports_gather(query: &Tensor<4>, options: &AttentionOptions) -> bool {
-    is_on_host(query) && options.score_mod.is_none() && !options.pattern.depends_on_head()
+    is_on_host(query) && !options.pattern.depends_on_head()
 }
 
 /// The keys of the window in the first pass, and every `stride`-th key in the second.

@@ -2,7 +2,7 @@
 //! forward and backward against the oracle.
 
 use zoo_attention::flash::{flash, flash_with_sink, sigmoid_attention};
-use zoo_attention::mechanisms::Strided;
+use zoo_attention::mechanisms::{Fixed, Strided};
 use zoo_attention::{RelativeBuckets, ScoreMod};
 
 use crate::prelude::*;
@@ -142,6 +142,19 @@ pub(crate) fn trials(suite: &mut Suite) {
             options.with_score_mod(ScoreMod::bias(bias))
         });
     });
+    // By gathered tiles, of queries and keys that are not consecutive.
+    suite.add_training("flexible/score/strided", |device| {
+        let near = Pattern::Window { left: 8, right: 8 };
+        let pattern = near.or(Pattern::Strided { stride: 9 });
+        check_gathered(&Strided { stride: Some(9) }.into(), pattern, device);
+    });
+    suite.add_training("flexible/score/fixed", |device| {
+        let fixed = Fixed {
+            block_size: Some(10),
+            summary: 2,
+        };
+        check_gathered(&fixed.into(), Pattern::fixed(10, 2), device);
+    });
     // Alone, with a bias, and by gathered tiles.
     suite.add_training("flexible/relative-bias", |device| {
         let strided = Strided { stride: Some(9) };
@@ -210,6 +223,37 @@ fn check(
     must(forward.check("context", &to_vec(context), &solution.context));
     let backward = Precision::F32.backward(solution.largest_score);
     must(tensors.check_gradients(&gradients, &solution, backward));
+}
+
+/// Compares a mechanism with the same pattern in standard attention, for a score function whose
+/// derivative depends on all of its arguments.
+fn check_gathered(mechanism: &MechanismConfig, pattern: Pattern, device: &Device) {
+    let term = |batch: usize, head: usize, query: i64, key: i64| {
+        0.3 * ((batch + 3 * head) as f32 + (5 * query - 2 * key) as f32).sin()
+    };
+    let square = ScoreMod::new(
+        move |score, batch, head, query, key| score + term(batch, head, query, key) * score * score,
+        move |score, batch, head, query, key| 1.0 + 2.0 * term(batch, head, query, key) * score,
+    );
+    let tensors = Tensors::new(&problem(), &problem().inputs(), device).require_grad();
+    let options = tensors.options.clone().with_score_mod(square);
+    let results = |mechanism: &MechanismConfig, options: AttentionOptions| {
+        let tensors = Tensors {
+            options,
+            ..tensors.clone()
+        };
+        tensors.results(tensors.attend(mechanism))
+    };
+    let causal = pattern.and(Pattern::Causal);
+    let plain = tensors.options.clone().with_pattern(causal.clone());
+    let plain = results(&Mechanism::Standard.into(), plain);
+    let expected = options.clone().with_pattern(causal);
+    let expected = results(&Mechanism::Standard.into(), expected);
+    let got = results(mechanism, options.with_pattern(Pattern::Causal));
+    let tolerance = Precision::F32.backward(0.0);
+    let is_close = tolerance.compare("context", &plain[0], &expected[0]);
+    assert!(is_close.is_err(), "the score function has an effect");
+    assert_results_close(tolerance, got, expected);
 }
 
 /// Compares a relative bias from the table of T5 with a bias of all pairs: the output, and the

@@ -20,15 +20,17 @@ pub struct Scalars {
 }
 
 /// How a matmul treats the previous content of its output.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq)]
 pub enum Accumulate {
     /// Overwrites it.
     Overwrite,
     /// Adds to it.
     Add,
+    /// Multiplies it by a factor and adds to it.
+    Scale(f32),
 }
 
-/// `c = a · b` or `c += a · b` with `a: [rows, inner]`, `b: [inner, width]` and `c: [rows, width]`.
+/// `c = a · b`, `c += a · b` or `c = factor · c + a · b` with `a: [rows, inner]`, `b: [inner, width]` and `c: [rows, width]`.
 ///
 /// If `RAGGED`, `width` is arbitrary; otherwise it is a multiple of `S::LANES`.
 ///
@@ -74,6 +76,8 @@ pub unsafe fn matmul<S: Simd, const RAGGED: bool>(
                 // 64 rows leave a remainder of 4, for which one tile of 4 rows has enough
                 // independent sums.
                 row += match rows - row {
+                    // Two tiles of 4 rows instead of 6 rows and a remainder of 2.
+                    8 => block.rows::<S, RAGGED, 4>(a, b, c),
                     ROWS.. => block.rows::<S, RAGGED, ROWS>(a, b, c),
                     4.. => block.rows::<S, RAGGED, 4>(a, b, c),
                     2.. if RAGGED => block.rows::<S, RAGGED, 2>(a, b, c),
@@ -162,6 +166,10 @@ impl Block {
                             S::add(S::load_partial(to, self.last), sum)
                         }
                         Accumulate::Add => S::add(S::load(to), sum),
+                        Accumulate::Scale(factor) if is_partial => {
+                            S::fma(S::splat(factor), S::load_partial(to, self.last), sum)
+                        }
+                        Accumulate::Scale(factor) => S::fma(S::splat(factor), S::load(to), sum),
                     };
                     if is_partial {
                         S::store_partial(to, sum, self.last);

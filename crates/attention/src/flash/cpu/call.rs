@@ -98,14 +98,28 @@ impl Call<'_> {
         self.parameter.len() / (shape.batch * shape.heads * shape.seq_q)
     }
 
-    /// The factor of the dot products, in base 2. MLP scores are scaled after the sum.
+    /// The factor of the scores before the score function, whose argument is in base e; without one
+    /// they are in base 2.
+    pub(super) fn score_scale(&self) -> f32 {
+        match self.score_mod {
+            Some(_) => self.scale,
+            None => self.scale * LOG2_E,
+        }
+    }
+
+    /// The factor of the queries. MLP scores are scaled after the sum.
     pub(super) fn query_scale(&self) -> f32 {
         match self.program {
             Program::Additive => 1.0,
             Program::Softmax | Program::Gaussian { .. } | Program::Sigmoid | Program::Hard(_) => {
-                self.scale * LOG2_E
+                self.score_scale()
             }
         }
+    }
+
+    /// Whether score function and softcap have a derivative other than 1.
+    pub(super) fn has_score_grad(&self) -> bool {
+        self.softcap.is_some() || self.score_mod.is_some_and(|it| !it.is_bias())
     }
 
     /// The vector of additive attention of a head.

@@ -156,9 +156,8 @@ unsafe fn forward_tile<S: Simd>(
             if is_additive {
                 let (form, query, key) =
                     select_form::<S>([&*query_t, powers], key_rows, key_powers);
-                let factor = call.scale * std::f32::consts::LOG2_E;
                 let vector = call.vector(query_head);
-                additive_scores::<S>(form, query, key, vector, factor, scores);
+                additive_scores::<S>(form, query, key, vector, call.score_scale(), scores);
             } else {
                 matmul::<S, false>(
                     [count, d_head, QUERIES],

@@ -3,7 +3,7 @@
 //! A tile has a row for each key and a column for each query. Scores are in base 2, that is,
 //! multiplied by log2(e), because the softmax uses `exp2`.
 
-use std::f32::consts::{LN_2, LOG2_E};
+use std::f32::consts::LOG2_E;
 
 use zoo_kernels::cpu::{Simd, tanh};
 
@@ -11,8 +11,9 @@ use super::call::{Call, Tile};
 use super::kernel::{QUERIES, mask_scores};
 use crate::Dropout;
 use crate::counter::random_bits;
+use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
-use crate::score_mod::ScoreTile;
+use crate::score_mod::{QueryPositions, ScoreMod, ScoreTile};
 
 /// Applies the score function, softcap, ALiBi, bias and mask to the dot products of a tile.
 ///
@@ -31,21 +32,9 @@ pub(super) unsafe fn finish_scores<S: Simd>(
     let count = tile.keys.len();
     assert!(scores.len() >= count * QUERIES);
     assert!(score_grad.is_empty() || score_grad.len() >= count * QUERIES);
-    if !score_grad.is_empty() {
-        score_grad.fill(1.0);
-    }
-    if let Some(score_mod) = call.score_mod {
-        score_mod.apply(ScoreTile {
-            scores,
-            derivatives: score_grad,
-            unit: LN_2,
-            example: tile.example,
-            head: call.first_head + tile.head,
-            first_query: query_position(&call.shape, tile.queries.range().start),
-            num_queries: tile.queries.len(),
-            keys: tile.keys.range(),
-            strides: [1, QUERIES],
-        });
+    match call.score_mod {
+        Some(score_mod) => apply_score_mod(call, score_mod, tile, scores, score_grad),
+        None => score_grad.fill(1.0),
     }
     // SAFETY: the sizes of the tile and of `score_grad` are checked.
     unsafe {
@@ -82,6 +71,42 @@ pub(super) unsafe fn finish_scores<S: Simd>(
             }
         }
     }
+}
+
+/// Replaces scores in base e by those of the score function in base 2, and writes its derivative to
+/// `score_grad` unless it is empty.
+fn apply_score_mod(
+    call: &Call<'_>,
+    score_mod: &ScoreMod,
+    tile: &Tile<'_>,
+    scores: &mut [f32],
+    score_grad: &mut [f32],
+) {
+    let position = |query: usize| query_position(&call.shape, query);
+    let mut positions = [0; QUERIES];
+    let queries = match &tile.queries {
+        Indices::Range(queries) => QueryPositions::Consecutive {
+            first: position(queries.start),
+            count: queries.len(),
+        },
+        Indices::List(queries) => {
+            let positions = &mut positions[..queries.len()];
+            for (into, &query) in positions.iter_mut().zip(*queries) {
+                *into = position(query as usize);
+            }
+            QueryPositions::List(positions)
+        }
+    };
+    score_mod.apply(ScoreTile {
+        scores,
+        derivatives: score_grad,
+        factor: LOG2_E,
+        example: tile.example,
+        head: call.first_head + tile.head,
+        queries,
+        keys: tile.keys.clone(),
+        strides: [1, QUERIES],
+    });
 }
 
 /// Adds a bias in base e to a score in base 2. Minus infinity masks the key; with

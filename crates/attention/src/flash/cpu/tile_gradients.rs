@@ -1,7 +1,5 @@
 //! The weights of one tile and the gradients of its scores, recomputed in the backward pass.
 
-use std::f32::consts::LOG2_E;
-
 use zoo_kernels::cpu::Simd;
 use zoo_kernels::cpu::matmul::{Accumulate, matmul};
 
@@ -103,8 +101,7 @@ impl<'a> TileBuffers<'a> {
     pub(super) fn new(call: &Call<'_>, scratch: &'a mut Scratch) -> Self {
         let [d_head, d_value] = call.shape.widths();
         let keys_if = |is_needed: bool| if is_needed { KEYS } else { 0 };
-        let has_score_grad = call.softcap.is_some() || call.score_mod.is_some();
-        let [factors, score_grad] = [call.has_factors(), has_score_grad].map(keys_if);
+        let [factors, score_grad] = [call.has_factors(), call.has_score_grad()].map(keys_if);
         let (powers, key_powers) = match call.program {
             // Rows of keys are shorter than those of queries: rounded up.
             Program::Additive => (d_head, (KEYS * d_head).div_ceil(QUERIES)),
@@ -247,7 +244,8 @@ impl<'a> TileBuffers<'a> {
                 let queries = [&*self.query_t, powers];
                 let (form, query, key) = select_form::<S>(queries, key_rows, self.key_powers);
                 let vector = call.vector(tile.head);
-                additive_scores::<S>(form, query, key, vector, call.scale * LOG2_E, self.weights);
+                let scale = call.score_scale();
+                additive_scores::<S>(form, query, key, vector, scale, self.weights);
             } else {
                 matmul::<S, false>(
                     [count, d_head, QUERIES],

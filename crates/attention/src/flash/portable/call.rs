@@ -13,10 +13,10 @@ use super::{additive, relative_bias};
 use crate::flash::call::{
     DenseMask, Inputs, MASKED_SCORE, MIN_VISIBLE_SCORE, Optional, Program, TiledSettings,
 };
+use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
 use crate::pattern::{Examples, TilePlan};
-use crate::score_mod::finite_or_zero;
-use crate::score_mod::{ScoreMod, ScoreTile};
+use crate::score_mod::{QueryPositions, ScoreMod, ScoreTile, finite_or_zero};
 
 /// Queries and keys in a tile: large enough to amortise the launch of a matmul, small enough that
 /// the scores of a tile (256 KB a head) need little memory.
@@ -230,12 +230,14 @@ impl<'a, B: Backend> Call<'a, B> {
             score_mod.apply(ScoreTile {
                 scores,
                 derivatives,
-                unit: 1.0,
+                factor: 1.0,
                 example: i / heads,
                 head: self.settings.first_head + i % heads,
-                first_query: query_position(&self.settings.shape, tile.queries.start),
-                num_queries: queries,
-                keys: tile.keys.clone(),
+                queries: QueryPositions::Consecutive {
+                    first: query_position(&self.settings.shape, tile.queries.start),
+                    count: queries,
+                },
+                keys: Indices::Range(tile.keys.clone()),
                 strides: [keys, 1],
             });
         }

@@ -18,8 +18,11 @@ use std::mem::MaybeUninit;
 use zoo_kernels::cpu::matmul::Accumulate;
 
 use super::CHUNK;
+use super::activation::Elementwise;
 use super::call::{Call, Chunk, Decays, Head, Heads, Output, Widths};
-use super::load::{Mapped, Shift, fill_rows, load_keys, map_queries, non_finite_rows, write_grads};
+use super::load::{
+    Mapped, Shift, copy_rows, fill_rows, load_keys, map_queries, non_finite_rows, write_grads,
+};
 use super::matmul::{
     Factor, lower_products, lower_times, lower_transposed_times, multiply, transpose,
 };
@@ -82,23 +85,7 @@ impl Queries<'_> {
         let (widths, count) = (call.widths(), chunk.queries.len());
         let from = [head.example, query_head];
         map_queries(call, from, &chunk.queries, self.features);
-        let rows = head.query_rows(&call.shape, query_head, &chunk.queries);
-        let is_normalised = call.is_normalised();
-        let grads = OutputGrads {
-            d_context: saved.d_context.rows(from, &chunk.queries),
-            stride: saved.d_context.stride(),
-            context: match is_normalised {
-                true => &saved.context[rows.start * widths.d_value..rows.end * widths.d_value],
-                false => &[],
-            },
-            denominators: if is_normalised {
-                &saved.denominators[rows]
-            } else {
-                &[]
-            },
-            d_value: widths.d_value,
-        };
-        rows::sum_grads(grads, count, widths.wide_sums, self.grads);
+        self.load_grads(call, saved, head, query_head, chunk);
         if !call.is_causal {
             return 0;
         }
@@ -117,6 +104,53 @@ impl Queries<'_> {
         fill_rows(grads, widths.wide_sums, bad, 0.0);
         bad
     }
+
+    /// Loads the gradients of the sums only.
+    fn load_grads(
+        &mut self,
+        call: &Call<'_>,
+        saved: &Saved<'_>,
+        head: Head,
+        query_head: usize,
+        chunk: &Chunk,
+    ) {
+        let (widths, count) = (call.widths(), chunk.queries.len());
+        let d_context = Strided {
+            rows: saved
+                .d_context
+                .rows([head.example, query_head], &chunk.queries),
+            stride: saved.d_context.stride(),
+        };
+        let into = &mut self.grads[..count * widths.wide_sums];
+        if !call.is_normalised() {
+            copy_rows(call, d_context, count, into);
+            return;
+        }
+        let rows = head.query_rows(&call.shape, query_head, &chunk.queries);
+        let grads = OutputGrads {
+            d_context: d_context.rows,
+            stride: d_context.stride,
+            context: &saved.context[rows.start * widths.d_value..rows.end * widths.d_value],
+            denominators: &saved.denominators[rows],
+            d_value: widths.d_value,
+        };
+        rows::sum_grads(grads, count, widths.wide_sums, into);
+    }
+}
+
+/// Where the gradients of keys and values go.
+pub(super) struct KeyOutputs<'a> {
+    pub(super) d_key: &'a Output<'a>,
+    pub(super) d_value: &'a Output<'a>,
+    /// For each chunk of the segment and each query head, the bits of [`Queries::load`].
+    pub(super) bad_queries: &'a mut [u64],
+}
+
+/// Where the gradients of queries go.
+pub(super) struct QueryOutputs<'a> {
+    pub(super) d_query: &'a Output<'a>,
+    /// From [`KeyOutputs`].
+    pub(super) bad_queries: &'a [u64],
 }
 
 /// The gradients of keys and values, from the last chunk to the first. `state` is `Rᵀ`. Without
@@ -126,7 +160,7 @@ pub(super) fn backward_keys(
     saved: &Saved<'_>,
     segment: Segment<'_>,
     state: &mut State,
-    outputs: Option<[&Output<'_>; 2]>,
+    mut outputs: Option<KeyOutputs<'_>>,
 ) {
     let (set, head, widths) = (call.set, segment.head, call.widths());
     let decays = call.decay(head).map(Decays::new);
@@ -139,6 +173,7 @@ pub(super) fn backward_keys(
         ..
     } = widths;
     let is_random = call.elementwise().is_none();
+    let group = call.shape.group();
     let mut scratch = Scratch::take();
     let [
         key_features,
@@ -228,13 +263,22 @@ pub(super) fn backward_keys(
                 }
             }
         }
-        if let Some(decays) = &decays {
-            rows::scale(decays.ascending[chunk.len() - 1], &mut state.sums);
-        }
+        let mut accumulate = match &decays {
+            Some(decays) => Accumulate::Scale(decays.ascending[chunk.len() - 1]),
+            None => Accumulate::Add,
+        };
         let count = chunk.queries.len();
+        if count == 0
+            && let Accumulate::Scale(decay) = accumulate
+        {
+            rows::scale(decay, &mut state.sums);
+        }
         if count > 0 {
-            for query_head in head.query_heads(&call.shape) {
+            for (i, query_head) in head.query_heads(&call.shape).enumerate() {
                 let bad = queries.load(call, saved, head, query_head, chunk);
+                if let Some(outputs) = &mut outputs {
+                    outputs.bad_queries[index * group + i] = bad;
+                }
                 if bad != 0 && chunk.has_pairs() {
                     let last = chunk.keys.start + bad.ilog2() as usize;
                     state.bad = state.bad.max(Some(last));
@@ -264,12 +308,12 @@ pub(super) fn backward_keys(
                     Factor::columns(queries.grads, wide_sums),
                     (queries.features, wide_features),
                     (&mut state.sums, wide_features),
-                    Accumulate::Add,
+                    std::mem::replace(&mut accumulate, Accumulate::Add),
                 );
             }
             state.is_empty = false;
         }
-        if let Some([d_key, d_value]) = outputs
+        if let Some(KeyOutputs { d_key, d_value, .. }) = &outputs
             && key_count > 0
         {
             let rows = head.key_rows(&call.shape, &chunk.keys);
@@ -332,7 +376,7 @@ pub(super) fn backward_queries(
     saved: &Saved<'_>,
     segment: Segment<'_>,
     state: &mut State,
-    output: Option<&Output<'_>>,
+    outputs: Option<QueryOutputs<'_>>,
 ) {
     let (set, head, widths) = (call.set, segment.head, call.widths());
     let decays = call.decay(head).map(Decays::new);
@@ -343,6 +387,8 @@ pub(super) fn backward_queries(
         ..
     } = widths;
     let is_random = call.elementwise().is_none();
+    let is_identity = matches!(call.elementwise(), Some(Elementwise::Identity));
+    let group = call.shape.group();
     let mut scratch = Scratch::take();
     let [
         key_features,
@@ -388,18 +434,28 @@ pub(super) fn backward_queries(
             );
         }
         let count = chunk.queries.len();
-        if let Some(output) = output
+        if let Some(QueryOutputs {
+            d_query,
+            bad_queries,
+        }) = &outputs
             && count > 0
         {
-            for query_head in head.query_heads(&call.shape) {
+            for (i, query_head) in head.query_heads(&call.shape).enumerate() {
                 let rows = head.query_rows(&call.shape, query_head, &chunk.queries);
                 if state.is_empty && !chunk.has_pairs() {
                     // Queries before the first key.
                     // SAFETY: these queries are computed by one task.
-                    unsafe { output.rows(rows, widths.d_head) }.fill(MaybeUninit::new(0.0));
+                    unsafe { d_query.rows(rows, widths.d_head) }.fill(MaybeUninit::new(0.0));
                     continue;
                 }
-                let bad = queries.load(call, saved, head, query_head, chunk);
+                let bad = bad_queries[index * group + i];
+                if is_identity {
+                    // Their features have no effect on their gradients.
+                    queries.load_grads(call, saved, head, query_head, chunk);
+                    fill_rows(queries.grads, wide_sums, bad, 0.0);
+                } else {
+                    queries.load(call, saved, head, query_head, chunk);
+                }
                 let d_features = &mut d_features[..count * wide_features];
                 if state.is_empty {
                     d_features.fill(0.0);
@@ -438,14 +494,15 @@ pub(super) fn backward_queries(
                 };
                 // SAFETY: these queries are computed by one task. If the memory is that of the
                 // output gradients, they were read above and are not needed again.
-                let d_query = unsafe { output.rows(rows, widths.d_head) };
+                let d_query = unsafe { d_query.rows(rows, widths.d_head) };
                 write_grads(call, &mapped, d_features, directions, d_query);
                 fill_rows(d_query, widths.d_head, bad, MaybeUninit::new(f32::NAN));
             }
         }
         if key_count > 0 {
+            let mut accumulate = Accumulate::Add;
             if let Some(decays) = &decays {
-                rows::scale(decays.ascending[chunk.len() - 1], &mut state.sums);
+                accumulate = Accumulate::Scale(decays.ascending[chunk.len() - 1]);
                 rows::scale_rows(decays.to_end(key_count), key_features, wide_features);
             }
             multiply(
@@ -454,7 +511,7 @@ pub(super) fn backward_queries(
                 Factor::columns(values, wide_sums),
                 (key_features, wide_features),
                 (&mut state.sums, wide_features),
-                Accumulate::Add,
+                accumulate,
             );
             state.is_empty = false;
         }

@@ -8,6 +8,7 @@ use zoo_kernels::cpu::InstructionSet;
 
 use super::CHUNK;
 use super::activation::Elementwise;
+use super::matmul::STRIP;
 use crate::AttentionShape;
 use crate::scan::call::{ScanMap, padded};
 
@@ -306,8 +307,8 @@ impl Chunk {
 pub(super) struct Decays {
     /// `γ^(i + 1)`
     pub(super) ascending: [f32; CHUNK],
-    /// `γ^(CHUNK - 1 - i)`
-    pub(super) descending: [f32; CHUNK],
+    /// `γ^(CHUNK - 1 - i)`, padded with zeros to whole strips of any row of scores.
+    pub(super) descending: [f32; CHUNK + STRIP],
 }
 
 impl Decays {
@@ -315,12 +316,15 @@ impl Decays {
         let power = |exponent: usize| decay.powi(exponent as i32) as f32;
         Self {
             ascending: std::array::from_fn(|i| power(i + 1)),
-            descending: std::array::from_fn(|i| power(CHUNK - 1 - i)),
+            descending: std::array::from_fn(|i| match i {
+                0..CHUNK => power(CHUNK - 1 - i),
+                _ => 0.0,
+            }),
         }
     }
 
     /// Decays from the keys of a chunk to its end.
     pub(super) fn to_end(&self, count: usize) -> &[f32] {
-        &self.descending[CHUNK - count..]
+        &self.descending[CHUNK - count..CHUNK]
     }
 }

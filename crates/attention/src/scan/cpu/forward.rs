@@ -108,8 +108,9 @@ pub(super) fn forward(
         }
         if count > 0 {
             let (matrix, totals) = state.sums.split_at_mut(features * wide_value);
+            let mut accumulate = Accumulate::Add;
             if let Some(decays) = &decays {
-                rows::scale(decays.ascending[chunk.len() - 1], matrix);
+                accumulate = Accumulate::Scale(decays.ascending[chunk.len() - 1]);
                 rows::scale_rows(decays.to_end(count), values, wide_sums);
             }
             multiply(
@@ -118,7 +119,7 @@ pub(super) fn forward(
                 Factor::rows(key_columns, CHUNK),
                 (values, wide_sums),
                 (matrix, wide_value),
-                Accumulate::Add,
+                accumulate,
             );
             if call.is_normalised() {
                 rows::add_rows(&key_features[..count * wide_features], totals);

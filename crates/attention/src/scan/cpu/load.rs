@@ -51,13 +51,14 @@ pub(super) fn load_keys(
         Some(kind) => map_elementwise(call, kind, key, call.scale[1], count, features),
         None => key_exponents(call, key, count, features),
     }
-    let value_rows = call.value.rows(from, keys);
-    for (i, into) in values.chunks_exact_mut(widths.wide_sums).enumerate() {
-        let (sums, rest) = into.split_at_mut(widths.d_value);
-        sums.copy_from_slice(&value_rows[i * call.value.stride()..][..widths.d_value]);
-        rest.fill(0.0);
-        if call.is_normalised() {
-            rest[0] = 1.0;
+    let value = Strided {
+        rows: call.value.rows(from, keys),
+        stride: call.value.stride(),
+    };
+    copy_rows(call, value, count, values);
+    if call.is_normalised() {
+        for sums in values.chunks_exact_mut(widths.wide_sums) {
+            sums[widths.d_value] = 1.0;
         }
     }
 
@@ -135,6 +136,30 @@ fn map_elementwise(
     into: &mut [f32],
 ) {
     let size = feature_size(&call.widths(), count);
+    map_rows(call, kind, size, scale, from, into);
+}
+
+/// Copies values or their gradients to rows that are padded with zeros. One vectorized loop: a call
+/// of `memcpy` for each row takes longer than the copy.
+pub(super) fn copy_rows(call: &Call<'_>, from: Strided<'_>, count: usize, into: &mut [f32]) {
+    let widths = call.widths();
+    let size = Size {
+        count,
+        width: widths.d_value,
+        wide: widths.wide_sums,
+    };
+    map_rows(call, Elementwise::Identity, size, 1.0, from, into);
+}
+
+fn map_rows(
+    call: &Call<'_>,
+    kind: Elementwise,
+    size: Size,
+    scale: f32,
+    from: Strided<'_>,
+    into: &mut [f32],
+) {
+    let count = size.count;
     assert!(
         into.len() == count * size.wide
             && from.rows.len() >= (count - 1) * from.stride + size.width,

@@ -8,7 +8,7 @@ use crate::cpu::transpose;
 
 /// Rows of a triangle that are computed at once: their columns are rounded up to this number, which
 /// is a multiple of the lanes of every instruction set.
-const STRIP: usize = 16;
+pub(super) const STRIP: usize = 16;
 
 /// A matrix whose elements are read one by one.
 #[derive(Clone, Copy)]

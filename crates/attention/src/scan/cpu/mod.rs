@@ -18,7 +18,7 @@ use std::mem::MaybeUninit;
 
 use zoo_kernels::cpu::parallel::{for_each, map, threads};
 
-use self::backward::{Saved, Segment};
+use self::backward::{KeyOutputs, QueryOutputs, Saved, Segment};
 pub(super) use self::call::{Call, Heads, initialised};
 use self::call::{Chunk, Head, Output};
 use self::forward::Outputs;
@@ -27,12 +27,12 @@ use super::call::ScanMap;
 use crate::AttentionShape;
 
 /// Positions in a chunk. More would compute more scores per query, fewer would update the state
-/// more often; the buffers of 64 positions and 64 features, 16 KB each, fit into the L2 cache.
-const CHUNK: usize = 64;
+/// more often. The buffers of 32 positions and 64 features have 8 KB each, the state 16 KB.
+const CHUNK: usize = 32;
 
 /// The minimum number of chunks in a segment: the state of a segment costs about a third of its
 /// forward pass.
-const MIN_SEGMENT: usize = 4;
+const MIN_SEGMENT: usize = 8;
 
 /// What the forward pass saves besides the context.
 #[derive(Debug)]
@@ -249,9 +249,18 @@ pub(super) fn backward(
         .collect();
     for_each(tasks, |Task { segment, states }| {
         let [mut keys, mut queries] = states;
-        let outputs = Some([&d_key, &d_value]);
-        backward::backward_keys(call, &saved, segment, &mut queries, outputs);
-        backward::backward_queries(call, &saved, segment, &mut keys, Some(&d_query));
+        let bad_queries = &mut vec![0; segment.chunks.len() * shape.group()];
+        let outputs = KeyOutputs {
+            d_key: &d_key,
+            d_value: &d_value,
+            bad_queries,
+        };
+        backward::backward_keys(call, &saved, segment, &mut queries, Some(outputs));
+        let outputs = QueryOutputs {
+            d_query: &d_query,
+            bad_queries,
+        };
+        backward::backward_queries(call, &saved, segment, &mut keys, Some(outputs));
     });
 }
 

@@ -51,7 +51,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 dispatch! {
     /// Sets the scores of a chunk to zero above the diagonal, after multiplying those below it by
-    /// `γ^(i - j)` if there are `decays`: `decays[x] = γ^(CHUNK - 1 - x)`.
+    /// `γ^(i - j)` if there are `decays`: `decays[x] = γ^(CHUNK - 1 - x)` for `x < CHUNK`.
     pub(super) fn finish_scores(count: usize, decays: &[f32], scores: &mut [f32])
         by finish_scores_by;
 }
@@ -59,13 +59,22 @@ dispatch! {
 #[inline(always)]
 fn finish_scores_by(count: usize, decays: &[f32], scores: &mut [f32]) {
     for (i, row) in scores.chunks_exact_mut(CHUNK).take(count).enumerate() {
-        if !decays.is_empty() {
-            let decays = &decays[CHUNK - 1 - i..];
-            for (score, decay) in row[..=i].iter_mut().zip(decays) {
-                *score *= decay;
+        let row = &mut row[..strip_width(i)];
+        if decays.is_empty() {
+            row[i + 1..].fill(0.0);
+            continue;
+        }
+        // In whole blocks: the compiler then needs no loops for remainders.
+        let decays = decays[CHUNK - 1 - i..].as_chunks::<LANES>().0;
+        let blocks = row.as_chunks_mut::<LANES>().0.iter_mut();
+        for (block, (scores, decays)) in blocks.zip(decays).enumerate() {
+            for lane in 0..LANES {
+                // Not multiplied by zero, which would make infinity NaN.
+                let is_visible = block * LANES + lane <= i;
+                let score = scores[lane] * decays[lane];
+                scores[lane] = if is_visible { score } else { 0.0 };
             }
         }
-        row[i + 1..strip_width(i)].fill(0.0);
     }
 }
 
@@ -238,15 +247,14 @@ pub(super) struct OutputGrads<'a> {
     pub(super) d_context: &'a [f32],
     /// Row stride of `d_context`.
     pub(super) stride: usize,
-    /// `[count, d_value]`; empty if contexts are not normalised.
+    /// `[count, d_value]`
     pub(super) context: &'a [f32],
     pub(super) denominators: &'a [f32],
     pub(super) d_value: usize,
 }
 
 dispatch! {
-    /// The gradients of the sums before the division: `[dO / n, -(dO · O) / n]` in padded rows; `dO`
-    /// if contexts are not normalised.
+    /// The gradients of the sums before the division: `[dO / n, -(dO · O) / n]` in padded rows.
     pub(super) fn sum_grads(grads: OutputGrads<'_>, count: usize, wide: usize, into: &mut [f32])
         by sum_grads_by;
 }
@@ -258,10 +266,6 @@ fn sum_grads_by(grads: OutputGrads<'_>, count: usize, wide: usize, into: &mut [f
         let d_context = &grads.d_context[i * grads.stride..][..d_value];
         let (sums, rest) = into.split_at_mut(d_value);
         rest.fill(0.0);
-        if grads.denominators.is_empty() {
-            sums.copy_from_slice(d_context);
-            continue;
-        }
         let factor = reciprocal(grads.denominators[i]);
         for (sum, d) in sums.iter_mut().zip(d_context) {
             *sum = factor * d;
