@@ -120,15 +120,19 @@ pub(crate) fn check_training(mechanism: MechanismConfig, device: &Device) {
     };
     let input = random_normal([16, SEQ, 8], device);
     let target = input.clone().slice_dim(1, 0..1).expand([16, SEQ, 8]);
-    let mut losses = Vec::new();
-    // Enough steps for any random state of the device.
-    for _ in 0..24 {
+    // Tests that run in parallel share the random state of the device, and a few initial weights
+    // need many steps.
+    const MAX_STEPS: usize = 100;
+    let mut losses: Vec<f32> = Vec::new();
+    let mut has_decreased = false;
+    while !has_decreased && losses.len() < MAX_STEPS {
         let error = model.forward(input.clone()) - target.clone();
         let loss = error.square().mean();
-        losses.push(loss.clone().into_scalar::<f32>());
+        losses.push(loss.clone().into_scalar());
         model = gradient_step(model, loss.backward(), 0.2);
+        has_decreased = losses[losses.len() - 1] < 0.9 * losses[0];
     }
-    assert!(losses[23] < 0.9 * losses[0], "{losses:?}");
+    assert!(has_decreased, "{losses:?}");
 }
 
 /// The paths of a module's parameters.
