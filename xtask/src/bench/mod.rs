@@ -4,6 +4,7 @@ mod list;
 mod output;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -74,6 +75,10 @@ struct Measure {
     #[arg(long, value_name = "LIBRARY", value_parser = ["pytorch"])]
     vs: Option<String>,
 
+    /// Python interpreter whose PyTorch is measured [default: with the PyTorch that provides LibTorch]
+    #[arg(long, value_name = "FILE", requires = "vs")]
+    python: Option<PathBuf>,
+
     #[command(flatten)]
     show: output::Show,
 
@@ -127,6 +132,9 @@ impl Measure {
         let baseline = self.show.baseline()?;
         let limit = self.memory_limit.unwrap_or(f64::MAX);
         ensure!(limit > 0.0, "--memory-limit must be above 0, got {limit}");
+        if let Some(python) = &self.python {
+            check_torch(python)?;
+        }
         let started = SystemTime::now();
         let folder = self.folder(started)?;
         if self.vs.is_some() {
@@ -138,7 +146,7 @@ impl Measure {
 
         let programs = programs(&self.backends, self.program.as_deref())?;
         let pytorch = match self.vs {
-            Some(_) => Some(pytorch_for(self.backends.ids())?),
+            Some(_) => Some(pytorch_for(self.backends.ids(), self.python.as_deref())?),
             None => None,
         };
         let num_programs = programs.len();
@@ -324,8 +332,40 @@ fn programs(backends: &Backends, prebuilt: Option<&Path>) -> Result<Vec<Program>
     backends.ids().iter().map(provide).collect()
 }
 
-/// PyTorch of the Python that provides LibTorch (installed if there is none), on the CPU or a GPU.
-fn pytorch_for(ids: &[BackendId]) -> Result<PyTorch> {
+/// PyTorch of this Python, or of the one that provides LibTorch (installed if there is none), on the
+/// CPU or a GPU.
+fn pytorch_for(ids: &[BackendId], python: Option<&Path>) -> Result<PyTorch> {
+    let (python, environment) = match python {
+        Some(python) => (python.to_owned(), Environment::new()),
+        None => libtorch_python()?,
+    };
+    let gpus = [Backend::TchCuda, Backend::Vulkan, Backend::Cuda];
+    let is_gpu = ids.iter().any(|id| gpus.contains(&id.backend));
+    let device = if is_gpu { "cuda" } else { "cpu" };
+    let scripts = paths::workspace().join("benches").join("pytorch");
+    PyTorch::new(python, scripts, environment, device).context("cannot write PyTorch's inputs")
+}
+
+/// Checks that a Python interpreter has PyTorch.
+fn check_torch(python: &Path) -> Result<()> {
+    let name = python.display();
+    let output = Command::new(python)
+        .args(["-c", "import torch"])
+        .output()
+        .with_context(|| {
+            format!("--python {name} cannot be run\n  help: use the path of a Python interpreter")
+        })?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "--python {name}: import torch failed: {}\n  help: {name} -m pip install torch",
+        errors.lines().last().unwrap_or_default()
+    );
+    Ok(())
+}
+
+/// The Python that provides LibTorch, and its environment variables.
+fn libtorch_python() -> Result<(PathBuf, Environment)> {
     let found = libtorch::provide()?;
     ensure!(
         found.folder.join("__init__.py").is_file(),
@@ -338,10 +378,5 @@ fn pytorch_for(ids: &[BackendId]) -> Result<PyTorch> {
     if let Some(packages) = found.folder.parent() {
         environment.push(("PYTHONPATH", packages.into()));
     }
-    let gpus = [Backend::TchCuda, Backend::Vulkan, Backend::Cuda];
-    let is_gpu = ids.iter().any(|id| gpus.contains(&id.backend));
-    let device = if is_gpu { "cuda" } else { "cpu" };
-    let scripts = paths::workspace().join("benches").join("pytorch");
-    PyTorch::new(python.into(), scripts, environment, device)
-        .context("cannot write PyTorch's inputs")
+    Ok((python.into(), environment))
 }
