@@ -8,8 +8,10 @@ use super::fragment::{
     Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
     wait_for_copies, zero_pairs,
 };
-use super::layout::row_stride;
-use super::tile::{MmaArgs, add_non_finite, lane_column, mask_keys, remove_non_finite, store_rows};
+use super::tile::{
+    MmaArgs, add_non_finite, copy_columns, lane_column, mask_keys, new_tiles, remove_non_finite,
+    store_rows,
+};
 use crate::flash::cube::score::{load_run, zero_if_masked};
 
 /// The log-sum-exp in base 2 of a row without keys: larger than all scores.
@@ -62,14 +64,8 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         .matrix(args.value, example, kv_head, call.seq_k, call.d_value);
 
     let mma = new_mma::<E>();
-    let mut query_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
-        comptime!(layout.stage_len(layout.d_head)),
-        16usize,
-    );
-    let mut d_context_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
-        comptime!(layout.stage_len(layout.d_value)),
-        16usize,
-    );
+    let mut query_tiles = new_tiles::<E, N>(key_size, layout);
+    let mut d_context_tiles = new_tiles::<E, N>(value_size, layout);
     // The log-sum-exp and the delta of each query, in two stages.
     let mut terms = Shared::<[Pair<f32>]>::new_slice(comptime!(2 * layout.columns));
     let mut removed = Shared::<[f32]>::new_slice(columns);
@@ -124,23 +120,14 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         let d_contexts = call
             .d_context
             .matrix(d_context, example, head, call.seq_q, call.d_value);
-        copy_rows::<E, N>(
+        copy_columns::<E, N>(
             &queries.at(query),
-            &mut query_tiles,
-            0usize,
-            columns,
-            key_size,
-            units,
-        );
-        copy_rows::<E, N>(
             &d_contexts.at(query),
+            &mut query_tiles,
             &mut d_context_tiles,
             0usize,
-            columns,
-            value_size,
-            units,
+            layout,
         );
-        commit_copies();
         if unit < columns {
             let is_inside = query + unit < seq_q;
             let row = (example * call.heads as usize + head) * seq_q + query + unit;
@@ -183,25 +170,14 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             let d_contexts =
                 call.d_context
                     .matrix(d_context, example, next_head, call.seq_q, call.d_value);
-            let offset = next_stage * columns * comptime!(row_stride(layout.d_head));
-            copy_rows::<E, N>(
+            copy_columns::<E, N>(
                 &queries.at(query),
-                &mut query_tiles,
-                offset,
-                columns,
-                key_size,
-                units,
-            );
-            let offset = next_stage * columns * comptime!(row_stride(layout.d_value));
-            copy_rows::<E, N>(
                 &d_contexts.at(query),
+                &mut query_tiles,
                 &mut d_context_tiles,
-                offset,
-                columns,
-                value_size,
-                units,
+                next_stage,
+                layout,
             );
-            commit_copies();
             // Read here and stored below, so that no unit waits for them.
             is_inside = unit < columns && query + unit < seq_q;
             if is_inside {

@@ -8,10 +8,14 @@ use super::fragment::{
     Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
     wait_for_copies, zero_pairs,
 };
-use super::layout::{FRAGMENT, row_stride};
-use super::tile::{MmaArgs, add_non_finite, lane_row, mask_queries, remove_non_finite, store_rows};
+use super::layout::FRAGMENT;
+use super::tile::{
+    MmaArgs, add_non_finite, copy_next, first_tile, lane_row, mask_queries, new_tiles,
+    remove_non_finite, store_rows,
+};
+use crate::flash::cube::call::Head;
 use crate::flash::cube::mma::backward_keys::log2_sum_exp;
-use crate::flash::cube::score::{load_run, zero_if_masked};
+use crate::flash::cube::score::zero_if_masked;
 
 /// Each cube computes a query tile of a head, key tile by key tile.
 #[cube(launch_unchecked)]
@@ -36,7 +40,6 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     let tile_row = (call.plan_rows - 1 - CUBE_POS_X) as usize;
     let example = CUBE_POS_Z as usize;
     let head = CUBE_POS_Y as usize;
-    let kv_head = head / call.group as usize;
     let head_index = example * call.heads as usize + head;
     let seq_q = call.seq_q as usize;
     let first = tile_row * tile_m;
@@ -47,22 +50,10 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     let d_contexts = call
         .d_context
         .matrix(d_context, example, head, call.seq_q, call.d_value);
-    let keys = call
-        .key
-        .matrix(args.key, example, kv_head, call.seq_k, call.d_head);
-    let values = call
-        .value
-        .matrix(args.value, example, kv_head, call.seq_k, call.d_value);
 
     let mma = new_mma::<E>();
-    let mut key_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
-        comptime!(layout.stage_len(layout.d_head)),
-        16usize,
-    );
-    let mut value_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
-        comptime!(layout.stage_len(layout.d_value)),
-        16usize,
-    );
+    let mut key_tiles = new_tiles::<E, N>(d_head, layout);
+    let mut value_tiles = new_tiles::<E, N>(d_value, layout);
     let mut removed = Shared::<[f32]>::new_slice(columns);
 
     copy_rows::<E, N>(
@@ -102,75 +93,33 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     let factor = call.scale * LOG2_E;
 
     let index = example * call.plan_example as usize + tile_row;
-    let mut run_index = args.plan[index];
     let end_run = args.plan[index + 1];
-    let mut tile_index = 0u32;
-    let mut end_tile = 0u32;
-    let mut bitmap = 0usize;
+    let mut next = first_tile(args.plan[index], end_run, args.plan, call);
+    let mut bitmap = next.bitmap;
     let mut stage = 0usize;
-    if run_index < end_run {
-        let run = load_run(run_index, args.plan, call);
-        tile_index = run.first;
-        end_tile = run.end;
-        bitmap = run.bitmap;
-        let key = tile_index as usize * columns;
-        copy_rows::<E, N>(
-            &keys.at(key),
-            &mut key_tiles,
-            0usize,
-            columns,
-            d_head,
-            units,
-        );
-        copy_rows::<E, N>(
-            &values.at(key),
-            &mut value_tiles,
-            0usize,
-            columns,
-            d_value,
-            units,
-        );
-        commit_copies();
-    }
-    while run_index < end_run {
-        let mut next_run = run_index;
-        let mut next_tile = tile_index + 1u32;
-        let mut next_end = end_tile;
-        let mut next_bitmap = bitmap;
-        if next_tile == end_tile {
-            next_run += 1u32;
-            if next_run < end_run {
-                let run = load_run(next_run, args.plan, call);
-                next_tile = run.first;
-                next_end = run.end;
-                next_bitmap = run.bitmap;
-            }
-        }
+    let mut has_tile = copy_next::<E, N>(
+        args,
+        &Head { example, head },
+        &mut key_tiles,
+        &mut value_tiles,
+        &mut next,
+        end_run,
+        stage,
+    );
+    while has_tile {
         // The other stage has been read by all planes.
         wait_for_copies(0usize);
         let next_stage = 1usize - stage;
-        if next_run < end_run {
-            let key = next_tile as usize * columns;
-            let offset = next_stage * columns * comptime!(row_stride(layout.d_head));
-            copy_rows::<E, N>(
-                &keys.at(key),
-                &mut key_tiles,
-                offset,
-                columns,
-                d_head,
-                units,
-            );
-            let offset = next_stage * columns * comptime!(row_stride(layout.d_value));
-            copy_rows::<E, N>(
-                &values.at(key),
-                &mut value_tiles,
-                offset,
-                columns,
-                d_value,
-                units,
-            );
-            commit_copies();
-        }
+        let next_bitmap = next.bitmap;
+        let has_next = copy_next::<E, N>(
+            args,
+            &Head { example, head },
+            &mut key_tiles,
+            &mut value_tiles,
+            &mut next,
+            end_run,
+            next_stage,
+        );
 
         let first_row = stage * columns;
         let mut weights = matmul_nt::<E, N>(
@@ -225,9 +174,7 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
         add_matmul::<E, N>(
             &mma, &weights, &key_tiles, first_row, &mut sums, fragments, columns, d_head,
         );
-        run_index = next_run;
-        tile_index = next_tile;
-        end_tile = next_end;
+        has_tile = has_next;
         bitmap = next_bitmap;
         stage = next_stage;
     }

@@ -8,12 +8,13 @@ use super::fragment::{
     Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
     row_max, row_sum, wait_for_copies, zero_pairs,
 };
-use super::layout::{FRAGMENT, row_stride};
+use super::layout::FRAGMENT;
 use super::tile::{
-    MmaArgs, add_non_finite, lane_column, lane_row, mask_queries, remove_non_finite, store_rows,
+    MmaArgs, add_non_finite, copy_next, first_tile, lane_column, lane_row, mask_queries, new_tiles,
+    remove_non_finite, store_rows,
 };
 use crate::flash::call::MASKED_SCORE;
-use crate::flash::cube::score::load_run;
+use crate::flash::cube::call::Head;
 
 /// Each cube computes a query tile of a head, key tile by key tile.
 #[cube(launch_unchecked)]
@@ -36,29 +37,16 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     let tile_row = (call.plan_rows - 1 - CUBE_POS_X) as usize;
     let example = CUBE_POS_Z as usize;
     let head = CUBE_POS_Y as usize;
-    let kv_head = head / call.group as usize;
     let head_index = example * call.heads as usize + head;
     let first = tile_row * comptime!(layout.tile_m());
     let plane_row = PLANE_POS as usize * comptime!(layout.plane_rows());
     let queries = call
         .query
         .matrix(args.query, example, head, call.seq_q, call.d_head);
-    let keys = call
-        .key
-        .matrix(args.key, example, kv_head, call.seq_k, call.d_head);
-    let values = call
-        .value
-        .matrix(args.value, example, kv_head, call.seq_k, call.d_value);
 
     let mma = new_mma::<E>();
-    let mut key_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
-        comptime!(layout.stage_len(layout.d_head)),
-        16usize,
-    );
-    let mut value_tiles = Shared::<[Vector<E, N>]>::new_aligned_slice(
-        comptime!(layout.stage_len(layout.d_value)),
-        16usize,
-    );
+    let mut key_tiles = new_tiles::<E, N>(d_head, layout);
+    let mut value_tiles = new_tiles::<E, N>(d_value, layout);
     let mut removed = Shared::<[f32]>::new_slice(columns);
 
     let tile_m = comptime!(layout.tile_m());
@@ -87,75 +75,33 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     let factor = call.scale * LOG2_E;
 
     let index = example * call.plan_example as usize + tile_row;
-    let mut run_index = args.plan[index];
     let end_run = args.plan[index + 1];
-    let mut tile_index = 0u32;
-    let mut end_tile = 0u32;
-    let mut bitmap = 0usize;
+    let mut next = first_tile(args.plan[index], end_run, args.plan, call);
+    let mut bitmap = next.bitmap;
     let mut stage = 0usize;
-    if run_index < end_run {
-        let run = load_run(run_index, args.plan, call);
-        tile_index = run.first;
-        end_tile = run.end;
-        bitmap = run.bitmap;
-        let key = tile_index as usize * columns;
-        copy_rows::<E, N>(
-            &keys.at(key),
-            &mut key_tiles,
-            0usize,
-            columns,
-            d_head,
-            units,
-        );
-        copy_rows::<E, N>(
-            &values.at(key),
-            &mut value_tiles,
-            0usize,
-            columns,
-            d_value,
-            units,
-        );
-        commit_copies();
-    }
-    while run_index < end_run {
-        let mut next_run = run_index;
-        let mut next_tile = tile_index + 1u32;
-        let mut next_end = end_tile;
-        let mut next_bitmap = bitmap;
-        if next_tile == end_tile {
-            next_run += 1u32;
-            if next_run < end_run {
-                let run = load_run(next_run, args.plan, call);
-                next_tile = run.first;
-                next_end = run.end;
-                next_bitmap = run.bitmap;
-            }
-        }
+    let mut has_tile = copy_next::<E, N>(
+        args,
+        &Head { example, head },
+        &mut key_tiles,
+        &mut value_tiles,
+        &mut next,
+        end_run,
+        stage,
+    );
+    while has_tile {
         // The other stage has been read by all planes.
         wait_for_copies(0usize);
         let next_stage = 1usize - stage;
-        if next_run < end_run {
-            let key = next_tile as usize * columns;
-            let offset = next_stage * columns * comptime!(row_stride(layout.d_head));
-            copy_rows::<E, N>(
-                &keys.at(key),
-                &mut key_tiles,
-                offset,
-                columns,
-                d_head,
-                units,
-            );
-            let offset = next_stage * columns * comptime!(row_stride(layout.d_value));
-            copy_rows::<E, N>(
-                &values.at(key),
-                &mut value_tiles,
-                offset,
-                columns,
-                d_value,
-                units,
-            );
-            commit_copies();
-        }
+        let next_bitmap = next.bitmap;
+        let has_next = copy_next::<E, N>(
+            args,
+            &Head { example, head },
+            &mut key_tiles,
+            &mut value_tiles,
+            &mut next,
+            end_run,
+            next_stage,
+        );
 
         let first_row = stage * columns;
         let mut scores = matmul_nt::<E, N>(
@@ -230,9 +176,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
             columns,
             d_value,
         );
-        run_index = next_run;
-        tile_index = next_tile;
-        end_tile = next_end;
+        has_tile = has_next;
         bitmap = next_bitmap;
         stage = next_stage;
     }

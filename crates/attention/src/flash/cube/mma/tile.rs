@@ -2,11 +2,13 @@
 
 use cubecl::prelude::*;
 
-use super::fragment::{Pair, row_sum};
+use super::fragment::{Pair, commit_copies, copy_rows, row_sum};
 use super::layout::{FRAGMENT, MmaLayout, VEC8, row_stride};
 use crate::flash::call::MASKED_SCORE;
-use crate::flash::cube::call::Call;
+use crate::flash::cube::call::{Call, Head};
 use crate::flash::cube::finite::is_finite;
+use crate::flash::cube::memory::Matrix;
+use crate::flash::cube::score::load_run;
 
 /// The inputs that all kernels share.
 #[derive(CubeType, CubeLaunch)]
@@ -18,6 +20,116 @@ pub(in crate::flash::cube) struct MmaArgs<E: Float, N: Size> {
     pub(super) call: Call,
     #[cube(comptime)]
     pub(super) layout: MmaLayout,
+}
+
+/// Shared memory for two stages of a tile with rows of `size`, or for the rows of a cube.
+#[cube]
+pub(super) fn new_tiles<E: Float, N: Size>(
+    #[comptime] size: usize,
+    #[comptime] layout: MmaLayout,
+) -> Shared<[Vector<E, N>]> {
+    Shared::<[Vector<E, N>]>::new_aligned_slice(comptime!(layout.stage_len(size)), 16usize)
+}
+
+/// Starts the copy of the two column operands of a tile, of width `d_head` and `d_value`, to a
+/// stage.
+#[cube]
+pub(super) fn copy_columns<E: Float, N: Size>(
+    first: &Matrix<'_, E, N>,
+    second: &Matrix<'_, E, N>,
+    first_tiles: &mut Shared<[Vector<E, N>]>,
+    second_tiles: &mut Shared<[Vector<E, N>]>,
+    stage: usize,
+    #[comptime] layout: MmaLayout,
+) {
+    let units = comptime!(layout.units());
+    let columns = comptime!(layout.columns);
+    let d_head = comptime!(layout.d_head);
+    let d_value = comptime!(layout.d_value);
+    let offset = stage * columns * comptime!(row_stride(layout.d_head));
+    copy_rows::<E, N>(first, first_tiles, offset, columns, d_head, units);
+    let offset = stage * columns * comptime!(row_stride(layout.d_value));
+    copy_rows::<E, N>(second, second_tiles, offset, columns, d_value, units);
+    commit_copies();
+}
+
+/// A tile of a row of the plan. After the last one, `run` is the end of the row's runs.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct TileCursor {
+    pub(super) run: u32,
+    pub(super) tile: u32,
+    end: u32,
+    pub(super) bitmap: usize,
+}
+
+/// The first tile of the runs from `run` on.
+#[cube]
+pub(super) fn first_tile(run: u32, end_run: u32, plan: &[u32], call: &Call) -> TileCursor {
+    let mut cursor = TileCursor {
+        run,
+        tile: 0u32,
+        end: 0u32,
+        bitmap: 0usize,
+    };
+    if run < end_run {
+        let first = load_run(run, plan, call);
+        cursor.tile = first.first;
+        cursor.end = first.end;
+        cursor.bitmap = first.bitmap;
+    }
+    cursor
+}
+
+/// Moves to the next tile.
+#[cube]
+fn advance(cursor: &mut TileCursor, end_run: u32, plan: &[u32], call: &Call) {
+    cursor.tile += 1u32;
+    if cursor.tile == cursor.end {
+        cursor.run += 1u32;
+        if cursor.run < end_run {
+            let next = load_run(cursor.run, plan, call);
+            cursor.tile = next.first;
+            cursor.end = next.end;
+            cursor.bitmap = next.bitmap;
+        }
+    }
+}
+
+/// Starts the copy of the keys and values of the tile at the cursor, if there is one, to a stage, and
+/// moves the cursor to the next tile. Returns whether there was one.
+#[cube]
+pub(super) fn copy_next<E: Float, N: Size>(
+    args: &MmaArgs<E, N>,
+    head: &Head,
+    key_tiles: &mut Shared<[Vector<E, N>]>,
+    value_tiles: &mut Shared<[Vector<E, N>]>,
+    cursor: &mut TileCursor,
+    end_run: u32,
+    stage: usize,
+) -> bool {
+    let layout = comptime!(args.layout);
+    let call = &args.call;
+    let has_tile = cursor.run < end_run;
+    if has_tile {
+        let kv_head = head.head / call.group as usize;
+        let key = cursor.tile as usize * comptime!(layout.columns);
+        let keys = call
+            .key
+            .matrix(args.key, head.example, kv_head, call.seq_k, call.d_head);
+        let values = call
+            .value
+            .matrix(args.value, head.example, kv_head, call.seq_k, call.d_value);
+        copy_columns::<E, N>(
+            &keys.at(key),
+            &values.at(key),
+            key_tiles,
+            value_tiles,
+            stage,
+            layout,
+        );
+        advance(cursor, end_run, args.plan, call);
+    }
+    has_tile
 }
 
 /// The row of a lane in a fragment. The lane's other row is 8 below.
