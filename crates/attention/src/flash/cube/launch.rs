@@ -18,7 +18,7 @@ use super::delta::compute_deltas;
 use super::device_plan::{DevicePlan, PlanKey, RowAxis};
 use super::forward::forward;
 use super::layout::{KernelLayout, Layout};
-use super::mma::{self, MmaArgsLaunch, MmaLayout, VEC8};
+use super::mma::{self, MmaArgsLaunch, MmaLayout};
 use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
 
@@ -82,7 +82,8 @@ macro_rules! launch_mma {
                 &$args.client,
                 cube_count([$plan.plan.rows, $heads, $settings.shape.batch]),
                 CubeDim::new_1d($layout.units() as u32),
-                $args.vector_width,
+                // Rows are copied in vectors, but `ldmatrix` takes elements.
+                1,
                 $args.mma_args($settings, &$plan, $layout),
                 $(buffer($tensor),)+
                 $args.elem(),
@@ -146,7 +147,11 @@ fn launch_backward(
     let stats = into_contiguous(saved.stats);
     let d_log_sum_exp = saved.d_log_sum_exp.map(into_contiguous);
 
-    let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
+    let query_layout = match layout {
+        KernelLayout::Units(_) => layout,
+        KernelLayout::Mma(layout) => KernelLayout::Mma(layout.with_query_gradient()),
+    };
+    let plan = args.plan(settings, query_layout.tile(), RowAxis::Queries);
     let deltas = args.empty([shape.batch, shape.heads, shape.seq_q, 1], DType::F32);
     // SAFETY: as in `launch_over_tiles`.
     unsafe {
@@ -158,7 +163,7 @@ fn launch_backward(
                 shape.batch,
             ]),
             CubeDim::new_1d(DELTA_UNITS),
-            args.delta_width(),
+            args.vector_width,
             buffer(&context),
             buffer(&args.d_context),
             buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
@@ -171,7 +176,7 @@ fn launch_backward(
 
     let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
     let d_query = grad(&args.query);
-    match layout {
+    match query_layout {
         KernelLayout::Units(layout) => launch_over_tiles!(
             backward_queries(args, plan, settings, layout),
             heads: shape.heads,
@@ -214,7 +219,7 @@ struct LaunchArgs {
     mask: Option<CubeTensor>,
     bias: Option<CubeTensor>,
     table: Option<Handle>,
-    /// Elements per load: 8 for [`mma`] kernels; else 4 if all rows are aligned, or 1.
+    /// Elements per load: 4 if all rows are aligned, else 1.
     vector_width: usize,
 }
 
@@ -227,7 +232,9 @@ impl LaunchArgs {
     ) -> Self {
         let client = inputs.query.client.clone();
         let with_rows = |tensor: CubeTensor| match layout {
-            KernelLayout::Mma(_) if !has_aligned_rows(&tensor, VEC8) => into_contiguous(tensor),
+            KernelLayout::Mma(layout) if !has_aligned_rows(&tensor, layout.ty().vec()) => {
+                into_contiguous(tensor)
+            }
             _ => into_contiguous_rows(tensor),
         };
         let [query, key, value] = [inputs.query, inputs.key, inputs.value].map(with_rows);
@@ -248,11 +255,7 @@ impl LaunchArgs {
             mask: inputs.mask,
             bias: inputs.bias,
             table,
-            vector_width: match layout {
-                KernelLayout::Mma(_) => VEC8,
-                KernelLayout::Units(_) if is_aligned => 4,
-                KernelLayout::Units(_) => 1,
-            },
+            vector_width: if is_aligned { 4 } else { 1 },
             client,
         }
     }
@@ -267,11 +270,6 @@ impl LaunchArgs {
             self.client.empty(bytes),
             dtype,
         )
-    }
-
-    /// Elements per load of [`compute_deltas`].
-    fn delta_width(&self) -> usize {
-        self.vector_width.min(4)
     }
 
     fn elem(&self) -> ElemType {

@@ -63,9 +63,9 @@ impl<'a, E: Float, N: Size> Matrix<'a, E, N> {
         self.first + row < self.rows.count
     }
 
-    /// The index of a vector of a row among all elements, if vectors have eight elements.
-    pub(super) fn vec8_index(&self, row: usize, vec8: usize) -> usize {
-        (self.rows.start + (self.first + row) * self.rows.stride) / 8 + vec8
+    /// The index of an element of a row among all elements.
+    pub(super) fn index(&self, row: usize, column: usize) -> usize {
+        self.rows.start + (self.first + row) * self.rows.stride + column
     }
 
     /// The rows from `first` on.

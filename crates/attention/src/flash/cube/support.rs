@@ -11,7 +11,7 @@ use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 
 use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, KernelLayout, Layout, Matmul, PLANE_SIZE};
-use super::mma::MmaLayout;
+use super::mma::{MmaLayout, MmaType};
 use crate::AttentionShape;
 use crate::flash::FlashKernel;
 use crate::flash::call::{Program, TiledSettings};
@@ -122,6 +122,7 @@ fn mma_layouts(
 ) -> Option<[MmaLayout; 2]> {
     let properties = client.properties();
     let shape = &settings.shape;
+    let ty = MmaType::new(dtype)?;
     let (_, max_heads, max_batch) = properties.hardware.max_cube_count;
     let is_supported = is_softmax(settings)
         && !has_mask_or_bias
@@ -131,20 +132,20 @@ fn mma_layouts(
         // The maximum of the scores is that of the dot products.
         && settings.scale > 0.0
         // See `preferred`.
-        && shape.seq_k > 1
+        && (dtype == DType::F32 || shape.seq_k > 1)
         && shape.heads <= max_heads as usize
         && shape.batch <= max_batch as usize
-        && has_mma(properties, dtype);
+        && has_mma(properties, ty);
     if !is_supported {
         return None;
     }
     let layouts = [
-        MmaLayout::forward(shape.d_head, shape.d_value),
-        MmaLayout::backward(shape.d_head, shape.d_value),
+        MmaLayout::forward(ty, shape.d_head, shape.d_value),
+        MmaLayout::backward_keys(ty, shape.d_head, shape.d_value),
     ];
     let kernels = [
         (layouts[0], RowAxis::Queries),
-        (layouts[1], RowAxis::Queries),
+        (layouts[1].with_query_gradient(), RowAxis::Queries),
         (layouts[1], RowAxis::Keys),
     ];
     let is_supported = kernels.into_iter().all(|(layout, row_axis)| {
@@ -221,34 +222,26 @@ fn fits(
 /// Whether a device multiplies fragments in registers, loads them with `ldmatrix`, and copies to
 /// shared memory asynchronously. The kernels rely on NVIDIA's layout of fragments, which only its
 /// devices report with `ldmatrix`.
-fn has_mma(properties: &DeviceProperties, dtype: DType) -> bool {
-    let Some(elem) = half_type(dtype) else {
-        return false;
-    };
+fn has_mma(properties: &DeviceProperties, ty: MmaType) -> bool {
     let features = &properties.features;
+    let elem = ty.elem();
     let config = MmaConfig {
         a_type: elem,
         b_type: elem,
         cd_type: ElemType::Float(FloatKind::F32),
         m: 16,
         n: 8,
-        k: 16,
+        k: ty.step() as u32,
     };
     features.copy_async
-        && features.matmul.ldmatrix.contains(&elem)
+        && !features.matmul.ldmatrix.is_empty()
         && features.matmul.mma.contains(&config)
 }
 
-fn half_type(dtype: DType) -> Option<ElemType> {
-    match dtype {
-        DType::F16 | DType::BF16 => Some(dtype_to_storage_type(dtype)),
-        _ => None,
-    }
-}
-
 fn has_cmma(properties: &DeviceProperties, dtype: DType) -> bool {
-    let Some(elem) = half_type(dtype) else {
-        return false;
+    let elem = match dtype {
+        DType::F16 | DType::BF16 => dtype_to_storage_type(dtype),
+        _ => return false,
     };
     let hardware = &properties.hardware;
     let (plane, side) = (PLANE_SIZE as u32, FRAGMENT as u32);

@@ -1,27 +1,24 @@
 //! The gradients of a tile of keys and values.
 
-use std::f32::consts::LOG2_E;
-
 use cubecl::prelude::*;
 
 use super::fragment::{
-    Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
-    wait_for_copies, zero_pairs,
+    Pair, add_matmul, commit_copies, copy_rows, load_left_operands, matmul_nt, wait_for_copies,
+    zero_pairs,
 };
 use super::tile::{
-    MmaArgs, add_non_finite, copy_columns, lane_column, mask_keys, new_tiles, remove_non_finite,
-    store_rows,
+    MmaArgs, RowStats, add_non_finite, copy_columns, lane_column, mask_keys, new_tiles,
+    remove_non_finite, row_stats, store_rows, weight,
 };
+use crate::flash::cube::memory::Vec4;
 use crate::flash::cube::score::{load_run, zero_if_masked};
 
-/// The log-sum-exp in base 2 of a row without keys: larger than all scores.
-const NO_KEYS: f32 = 3e38;
-
-/// The log-sum-exp of a row in base 2, from its statistics.
 #[cube]
-pub(super) fn log2_sum_exp(row_max: f32, sum: f32, is_inside: bool) -> f32 {
-    let log_sum_exp = (row_max + sum.ln()) * LOG2_E;
-    select(is_inside && sum != 0.0f32, log_sum_exp, NO_KEYS)
+fn query_terms(row: &RowStats, delta: f32) -> Vec4 {
+    let mut terms = Vec4::new(delta);
+    terms.insert(0usize, row.offset);
+    terms.insert(1usize, row.inverse_sum);
+    terms
 }
 
 /// Each cube computes a key tile of a head, query tile by query tile, for all query heads that
@@ -37,6 +34,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     #[define(E)] _dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
+    let ty = comptime!(layout.ty);
     let call = &args.call;
     let units = comptime!(layout.units());
     let fragments = comptime!(layout.fragments);
@@ -63,11 +61,10 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         .value
         .matrix(args.value, example, kv_head, call.seq_k, call.d_value);
 
-    let mma = new_mma::<E>();
     let mut query_tiles = new_tiles::<E, N>(key_size, layout);
     let mut d_context_tiles = new_tiles::<E, N>(value_size, layout);
-    // The log-sum-exp and the delta of each query, in two stages.
-    let mut terms = Shared::<[Pair<f32>]>::new_slice(comptime!(2 * layout.columns));
+    // The statistics and the delta of each query, in two stages.
+    let mut terms = Shared::<[Vec4]>::new_slice(comptime!(2 * layout.columns));
     let mut removed = Shared::<[f32]>::new_slice(columns);
 
     copy_rows::<E, N>(
@@ -77,6 +74,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         tile_m,
         key_size,
         units,
+        ty,
     );
     copy_rows::<E, N>(
         &values.at(first),
@@ -85,18 +83,17 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         tile_m,
         value_size,
         units,
+        ty,
     );
     commit_copies();
     wait_for_copies(0usize);
-    let key_operands =
-        load_left_operands::<E, N>(&mma, &query_tiles, plane_row, fragments, key_size);
+    let key_operands = load_left_operands::<E, N>(&query_tiles, plane_row, fragments, key_size, ty);
     let value_operands =
-        load_left_operands::<E, N>(&mma, &d_context_tiles, plane_row, fragments, value_size);
+        load_left_operands::<E, N>(&d_context_tiles, plane_row, fragments, value_size, ty);
     sync_cube();
 
     let mut key_sums = zero_pairs(comptime!(layout.fragments * layout.d_head / 4));
     let mut value_sums = zero_pairs(comptime!(layout.fragments * layout.d_value / 4));
-    let factor = call.scale * LOG2_E;
 
     let index = example * call.plan_example as usize + tile_row;
     let first_run = args.plan[index];
@@ -132,10 +129,8 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             let is_inside = query + unit < seq_q;
             let row = (example * call.heads as usize + head) * seq_q + query + unit;
             let index = select(is_inside, row, 0usize);
-            let mut pair = Pair::<f32>::new(deltas[index]);
-            let offset = log2_sum_exp(stats[2 * index], stats[2 * index + 1], is_inside);
-            pair.insert(0usize, offset);
-            terms[unit] = pair;
+            let row = row_stats(stats[2 * index], stats[2 * index + 1], is_inside, layout);
+            terms[unit] = query_terms(&row, deltas[index]);
         }
     }
     while head < end_head {
@@ -190,39 +185,42 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
 
         let first_row = stage * columns;
         let mut weights = matmul_nt::<E, N>(
-            &mma,
             &key_operands,
             &query_tiles,
             first_row,
             fragments,
             columns,
             key_size,
+            ty,
         );
         if bitmap > 0 {
             mask_keys(&mut weights, bitmap, plane_row, args.plan, call, layout);
         }
         let mut d_scores = matmul_nt::<E, N>(
-            &mma,
             &value_operands,
             &d_context_tiles,
             first_row,
             fragments,
             columns,
             value_size,
+            ty,
         );
         #[unroll]
         for column in 0..comptime!(columns / 8) {
             #[unroll]
             for j in 0..2usize {
                 let term = terms[first_row + column * 8 + lane_column() + j];
-                let offset = term.extract(0usize);
-                let delta = term.extract(1usize);
+                let row_stats = RowStats {
+                    offset: term.extract(0usize),
+                    inverse_sum: term.extract(1usize),
+                };
+                let delta = term.extract(2usize);
                 #[unroll]
                 for row in 0..comptime!(2 * layout.fragments) {
                     let index = comptime!((row / 2 * columns / 8 + column) * 2 + row % 2);
                     let mut weight_pair = weights[index];
                     let mut d_pair = d_scores[index];
-                    let weight = exp2(fma(weight_pair.extract(j), factor, -offset));
+                    let weight = weight(weight_pair.extract(j), &row_stats, call.scale, layout);
                     let d_score = weight * (d_pair.extract(j) - delta);
                     weight_pair.insert(j, weight);
                     d_pair.insert(j, zero_if_masked(d_score, weight));
@@ -238,8 +236,8 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
                 &mut d_context_tiles,
                 first_row,
                 &mut removed,
-                columns,
                 value_size,
+                layout,
             );
             sync_cube();
             add_non_finite(
@@ -251,7 +249,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
                 value_size,
             );
             sync_cube();
-            remove_non_finite::<E, N>(&mut query_tiles, first_row, &mut removed, columns, key_size);
+            remove_non_finite::<E, N>(&mut query_tiles, first_row, &mut removed, key_size, layout);
             sync_cube();
             add_non_finite(
                 &d_scores,
@@ -263,7 +261,6 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             );
         }
         add_matmul::<E, N>(
-            &mma,
             &weights,
             &d_context_tiles,
             first_row,
@@ -271,9 +268,9 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             fragments,
             columns,
             value_size,
+            ty,
         );
         add_matmul::<E, N>(
-            &mma,
             &d_scores,
             &query_tiles,
             first_row,
@@ -281,11 +278,11 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             fragments,
             columns,
             key_size,
+            ty,
         );
         if unit < columns {
-            let mut pair = Pair::<f32>::new(next_delta);
-            pair.insert(0usize, log2_sum_exp(next_max, next_sum, is_inside));
-            terms[next_stage * columns + unit] = pair;
+            let row = row_stats(next_max, next_sum, is_inside, layout);
+            terms[next_stage * columns + unit] = query_terms(&row, next_delta);
         }
         head = next_head;
         run_index = next_run;

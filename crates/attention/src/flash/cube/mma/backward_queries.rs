@@ -1,20 +1,17 @@
 //! The gradient of a query tile.
 
-use std::f32::consts::LOG2_E;
-
 use cubecl::prelude::*;
 
 use super::fragment::{
-    Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
-    wait_for_copies, zero_pairs,
+    Pair, add_matmul, commit_copies, copy_rows, load_left_operands, matmul_nt, wait_for_copies,
+    zero_pairs,
 };
 use super::layout::FRAGMENT;
 use super::tile::{
-    MmaArgs, add_non_finite, copy_next, first_tile, lane_row, mask_queries, new_tiles,
-    remove_non_finite, store_rows,
+    MmaArgs, RowStats, add_non_finite, copy_next, first_tile, lane_row, mask_queries, new_tiles,
+    remove_non_finite, row_stats, store_rows, weight,
 };
 use crate::flash::cube::call::Head;
-use crate::flash::cube::mma::backward_keys::log2_sum_exp;
 use crate::flash::cube::score::zero_if_masked;
 
 /// Each cube computes a query tile of a head, key tile by key tile.
@@ -28,6 +25,7 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     #[define(E)] _dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
+    let ty = comptime!(layout.ty);
     let call = &args.call;
     let units = comptime!(layout.units());
     let fragments = comptime!(layout.fragments);
@@ -51,7 +49,6 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
         .d_context
         .matrix(d_context, example, head, call.seq_q, call.d_value);
 
-    let mma = new_mma::<E>();
     let mut key_tiles = new_tiles::<E, N>(d_head, layout);
     let mut value_tiles = new_tiles::<E, N>(d_value, layout);
     let mut removed = Shared::<[f32]>::new_slice(columns);
@@ -63,6 +60,7 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
         tile_m,
         d_head,
         units,
+        ty,
     );
     copy_rows::<E, N>(
         &d_contexts.at(first),
@@ -71,26 +69,29 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
         tile_m,
         d_value,
         units,
+        ty,
     );
     commit_copies();
     wait_for_copies(0usize);
-    let query_operands = load_left_operands::<E, N>(&mma, &key_tiles, plane_row, fragments, d_head);
+    let query_operands = load_left_operands::<E, N>(&key_tiles, plane_row, fragments, d_head, ty);
     let d_context_operands =
-        load_left_operands::<E, N>(&mma, &value_tiles, plane_row, fragments, d_value);
+        load_left_operands::<E, N>(&value_tiles, plane_row, fragments, d_value, ty);
     sync_cube();
 
     let mut sums = zero_pairs(comptime!(layout.fragments * layout.d_head / 4));
     let mut offsets = Array::<f32>::new(rows);
+    let mut inverse_sums = Array::<f32>::new(rows);
     let mut row_deltas = Array::<f32>::new(rows);
     #[unroll]
     for i in 0..rows {
         let row = first + plane_row + lane_row() + comptime!(i / 2 * FRAGMENT + i % 2 * 8);
         let is_inside = row < seq_q;
         let index = select(is_inside, head_index * seq_q + row, 0usize);
-        offsets[i] = log2_sum_exp(stats[2 * index], stats[2 * index + 1], is_inside);
+        let row = row_stats(stats[2 * index], stats[2 * index + 1], is_inside, layout);
+        offsets[i] = row.offset;
+        inverse_sums[i] = row.inverse_sum;
         row_deltas[i] = deltas[index];
     }
-    let factor = call.scale * LOG2_E;
 
     let index = example * call.plan_example as usize + tile_row;
     let end_run = args.plan[index + 1];
@@ -123,25 +124,25 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
 
         let first_row = stage * columns;
         let mut weights = matmul_nt::<E, N>(
-            &mma,
             &query_operands,
             &key_tiles,
             first_row,
             fragments,
             columns,
             d_head,
+            ty,
         );
         if bitmap > 0 {
             mask_queries(&mut weights, bitmap, plane_row, args.plan, call, layout);
         }
         let d_weights = matmul_nt::<E, N>(
-            &mma,
             &d_context_operands,
             &value_tiles,
             first_row,
             fragments,
             columns,
             d_value,
+            ty,
         );
         #[unroll]
         for fragment in 0..fragments {
@@ -152,11 +153,15 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
                 for column in 0..comptime!(columns / 8) {
                     let index = comptime!((fragment * columns / 8 + column) * 2 + half);
                     let scores = weights[index];
+                    let row_stats = RowStats {
+                        offset: offsets[row],
+                        inverse_sum: inverse_sums[row],
+                    };
                     let d_pair = d_weights[index];
                     let mut d_scores = Pair::<f32>::new(0.0f32);
                     #[unroll]
                     for j in 0..2usize {
-                        let weight = exp2(fma(scores.extract(j), factor, -offsets[row]));
+                        let weight = weight(scores.extract(j), &row_stats, call.scale, layout);
                         let d_score = weight * (d_pair.extract(j) - row_deltas[row]);
                         d_scores.insert(j, zero_if_masked(d_score, weight));
                     }
@@ -167,12 +172,12 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
         if bitmap > 0 {
             // All planes have read the keys.
             sync_cube();
-            remove_non_finite::<E, N>(&mut key_tiles, first_row, &mut removed, columns, d_head);
+            remove_non_finite::<E, N>(&mut key_tiles, first_row, &mut removed, d_head, layout);
             sync_cube();
             add_non_finite(&weights, &removed, &mut sums, fragments, columns, d_head);
         }
         add_matmul::<E, N>(
-            &mma, &weights, &key_tiles, first_row, &mut sums, fragments, columns, d_head,
+            &weights, &key_tiles, first_row, &mut sums, fragments, columns, d_head, ty,
         );
         has_tile = has_next;
         bitmap = next_bitmap;

@@ -5,8 +5,8 @@ use std::f32::consts::LOG2_E;
 use cubecl::prelude::*;
 
 use super::fragment::{
-    Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, new_mma,
-    row_max, row_sum, wait_for_copies, zero_pairs,
+    Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, row_max,
+    row_sum, wait_for_copies, zero_pairs,
 };
 use super::layout::FRAGMENT;
 use super::tile::{
@@ -26,6 +26,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     #[define(E)] _dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
+    let ty = comptime!(layout.ty);
     let call = &args.call;
     let units = comptime!(layout.units());
     let fragments = comptime!(layout.fragments);
@@ -44,7 +45,6 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
         .query
         .matrix(args.query, example, head, call.seq_q, call.d_head);
 
-    let mma = new_mma::<E>();
     let mut key_tiles = new_tiles::<E, N>(d_head, layout);
     let mut value_tiles = new_tiles::<E, N>(d_value, layout);
     let mut removed = Shared::<[f32]>::new_slice(columns);
@@ -57,13 +57,14 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
         tile_m,
         d_head,
         units,
+        ty,
     );
     commit_copies();
     wait_for_copies(0usize);
-    let query_operands = load_left_operands::<E, N>(&mma, &key_tiles, plane_row, fragments, d_head);
+    let query_operands = load_left_operands::<E, N>(&key_tiles, plane_row, fragments, d_head, ty);
     sync_cube();
 
-    // In units of the dot products.
+    // Scaled, if the weights are exact.
     let mut max_scores = Array::<f32>::new(rows);
     let mut sums = Array::<f32>::new(rows);
     let mut contexts = zero_pairs(comptime!(layout.fragments * layout.d_value / 4));
@@ -72,7 +73,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
         max_scores[i] = MASKED_SCORE;
         sums[i] = 0.0f32;
     }
-    let factor = call.scale * LOG2_E;
+    let factor = select(comptime!(layout.is_exact()), 1.0f32, call.scale) * LOG2_E;
 
     let index = example * call.plan_example as usize + tile_row;
     let end_run = args.plan[index + 1];
@@ -105,14 +106,20 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
 
         let first_row = stage * columns;
         let mut scores = matmul_nt::<E, N>(
-            &mma,
             &query_operands,
             &key_tiles,
             first_row,
             fragments,
             columns,
             d_head,
+            ty,
         );
+        if comptime!(layout.is_exact()) {
+            #[unroll]
+            for i in 0..comptime!(layout.fragments * layout.columns / 4) {
+                scores[i] *= Pair::<f32>::new(call.scale);
+            }
+        }
         if bitmap > 0 {
             mask_queries(&mut scores, bitmap, plane_row, args.plan, call, layout);
         }
@@ -129,8 +136,8 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
                 }
                 let tile_max = row_max(tile_max);
                 // Zero for a row without visible keys, so that the weights of masked keys are zero.
-                let offset = select(tile_max <= MASKED_SCORE, 0.0f32, tile_max * factor);
-                let rescale = exp2(max_scores[row] * factor - offset);
+                let maximum = select(tile_max <= MASKED_SCORE, 0.0f32, tile_max);
+                let rescale = exp2((max_scores[row] - maximum) * factor);
                 max_scores[row] = tile_max;
                 let mut sum = sums[row] * rescale;
                 #[unroll]
@@ -140,7 +147,11 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
                     let mut weights = Pair::<f32>::new(0.0f32);
                     #[unroll]
                     for j in 0..2usize {
-                        let weight = exp2(fma(pair.extract(j), factor, -offset));
+                        let weight = if comptime!(layout.is_exact()) {
+                            exp2((pair.extract(j) - maximum) * factor)
+                        } else {
+                            exp2(fma(pair.extract(j), factor, -maximum * factor))
+                        };
                         sum += weight;
                         weights.insert(j, weight);
                     }
@@ -155,7 +166,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
             }
         }
         if bitmap > 0 {
-            remove_non_finite::<E, N>(&mut value_tiles, first_row, &mut removed, columns, d_value);
+            remove_non_finite::<E, N>(&mut value_tiles, first_row, &mut removed, d_value, layout);
             sync_cube();
             add_non_finite(
                 &scores,
@@ -167,7 +178,6 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
             );
         }
         add_matmul::<E, N>(
-            &mma,
             &scores,
             &value_tiles,
             first_row,
@@ -175,6 +185,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
             fragments,
             columns,
             d_value,
+            ty,
         );
         has_tile = has_next;
         bitmap = next_bitmap;
@@ -188,7 +199,10 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
         let row = first + plane_row + lane_row() + comptime!(i / 2 * FRAGMENT + i % 2 * 8);
         let sum = row_sum(sums[i]);
         let is_masked = max_scores[i] <= MASKED_SCORE;
-        let row_max = select(is_masked, MASKED_SCORE, max_scores[i] * call.scale);
+        let mut row_max = max_scores[i];
+        if comptime!(!layout.is_exact()) {
+            row_max = select(is_masked, MASKED_SCORE, row_max * call.scale);
+        }
         let index = head_index * seq_q + row;
         // For a fully masked row the context is zero, and any positive divisor leaves it.
         let divisor = max(sum, 0.5f32);

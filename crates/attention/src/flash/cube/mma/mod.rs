@@ -1,4 +1,4 @@
-//! Kernels in half precision for NVIDIA GPUs with `mma` and `ldmatrix` instructions.
+//! Kernels for NVIDIA GPUs with `mma` and `ldmatrix` instructions.
 //!
 //! Scores, weights and accumulators stay in registers: the layout of an accumulator of one matmul
 //! is that of the left operand of the next. Only the rows of keys, values, queries and output
@@ -15,5 +15,5 @@ mod fragment;
 mod layout;
 mod tile;
 
-pub(super) use self::layout::{MmaLayout, VEC8};
+pub(super) use self::layout::{MmaLayout, MmaType};
 pub(super) use self::tile::MmaArgsLaunch;

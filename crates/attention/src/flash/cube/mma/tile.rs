@@ -1,9 +1,11 @@
 //! Arguments of the kernels, masks of tiles, and results.
 
+use std::f32::consts::LOG2_E;
+
 use cubecl::prelude::*;
 
-use super::fragment::{Pair, commit_copies, copy_rows, row_sum};
-use super::layout::{FRAGMENT, MmaLayout, VEC8, row_stride};
+use super::fragment::{Pair, commit_copies, copy_rows, exp2, row_sum};
+use super::layout::{FRAGMENT, MmaLayout};
 use crate::flash::call::MASKED_SCORE;
 use crate::flash::cube::call::{Call, Head};
 use crate::flash::cube::finite::is_finite;
@@ -42,14 +44,15 @@ pub(super) fn copy_columns<E: Float, N: Size>(
     stage: usize,
     #[comptime] layout: MmaLayout,
 ) {
+    let ty = comptime!(layout.ty);
     let units = comptime!(layout.units());
     let columns = comptime!(layout.columns);
     let d_head = comptime!(layout.d_head);
     let d_value = comptime!(layout.d_value);
-    let offset = stage * columns * comptime!(row_stride(layout.d_head));
-    copy_rows::<E, N>(first, first_tiles, offset, columns, d_head, units);
-    let offset = stage * columns * comptime!(row_stride(layout.d_value));
-    copy_rows::<E, N>(second, second_tiles, offset, columns, d_value, units);
+    let offset = stage * columns * comptime!(layout.ty.row_stride(layout.d_head));
+    copy_rows::<E, N>(first, first_tiles, offset, columns, d_head, units, ty);
+    let offset = stage * columns * comptime!(layout.ty.row_stride(layout.d_value));
+    copy_rows::<E, N>(second, second_tiles, offset, columns, d_value, units, ty);
     commit_copies();
 }
 
@@ -224,33 +227,82 @@ pub(super) fn mask_keys(
     }
 }
 
-/// Replaces non-finite elements of the rows of a tile in shared memory by zeros, and notes one of
-/// them for each row, or zero. There must be barriers before and after.
+/// Replaces non-finite elements of the rows of a tile in shared memory by zeros, and stores one of
+/// them for each row in `removed`, or zero. There must be barriers before and after.
 #[cube]
 pub(super) fn remove_non_finite<E: Float, N: Size>(
     tile: &mut Shared<[Vector<E, N>]>,
     first_row: usize,
     removed: &mut Shared<[f32]>,
-    #[comptime] rows: usize,
     #[comptime] size: usize,
+    #[comptime] layout: MmaLayout,
 ) {
     let unit = UNIT_POS as usize;
-    if unit < rows {
-        let mut found = 0.0f32;
-        for vec8 in 0..comptime!(size / VEC8) {
-            let index = (first_row + unit) * comptime!(row_stride(size)) + vec8;
-            let mut elements = tile[index];
-            #[unroll]
-            for i in 0..VEC8 {
-                let element = f32::cast_from(elements.extract(i));
-                if !is_finite(element) {
-                    found = element;
-                    elements.insert(i, E::from_int(0));
-                }
+    let units = comptime!(layout.units());
+    if unit < comptime!(layout.columns) {
+        removed[unit] = 0.0f32;
+    }
+    sync_cube();
+    for step in 0..comptime!((layout.columns * size).div_ceil(layout.units())) {
+        let position = unit + step * units;
+        let row = position / size;
+        if row < comptime!(layout.columns) {
+            let index = (first_row + row) * comptime!(layout.ty.row_stride(size)) + position % size;
+            let element = f32::cast_from(tile[index].extract(0usize));
+            if !is_finite(element) {
+                // Any of several will do.
+                removed[row] = element;
+                tile[index] = Vector::new(E::from_int(0));
             }
-            tile[index] = elements;
         }
-        removed[unit] = found;
+    }
+}
+
+/// The weight of a score, from the statistics of its row.
+#[cube]
+pub(super) fn weight(
+    score: f32,
+    stats: &RowStats,
+    scale: f32,
+    #[comptime] layout: MmaLayout,
+) -> f32 {
+    if comptime!(layout.is_exact()) {
+        let exponent = (score * scale - stats.offset) * LOG2_E;
+        // A recomputed score may be rounded differently. This comparison preserves NaN.
+        let exponent = select(exponent > 0.0f32, 0.0f32, exponent);
+        exp2(exponent) * stats.inverse_sum
+    } else {
+        exp2(fma(score, scale * LOG2_E, -stats.offset))
+    }
+}
+
+/// What the backward pass needs of the softmax of a row.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct RowStats {
+    /// The maximum, if the weights are [exact](MmaLayout::is_exact); else the log-sum-exp in base 2.
+    pub(super) offset: f32,
+    pub(super) inverse_sum: f32,
+}
+
+/// The log-sum-exp in base 2 of a row without keys: larger than all scores.
+const NO_KEYS: f32 = 3e38;
+
+/// From the maximum and the sum of a row, or of a row without keys.
+#[cube]
+pub(super) fn row_stats(
+    row_max: f32,
+    sum: f32,
+    has_keys: bool,
+    #[comptime] layout: MmaLayout,
+) -> RowStats {
+    let has_keys = has_keys && sum != 0.0f32;
+    let mut offset = row_max;
+    if comptime!(!layout.is_exact()) {
+        offset = select(has_keys, (row_max + sum.ln()) * LOG2_E, NO_KEYS);
+    }
+    RowStats {
+        offset,
+        inverse_sum: select(has_keys, 1.0f32 / sum, 0.0f32),
     }
 }
 
