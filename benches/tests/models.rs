@@ -2,17 +2,11 @@
 
 mod common;
 
-use common::{backend, comparison, measured, run, tiny_models, zoo_bench};
+use common::{comparison, compiles_kernels, measured, run, tiny_models, zoo_bench};
 use zoo_bench_core::case::{Case, Fault, Pass};
 use zoo_bench_core::model::{Model, Setup, Size};
 use zoo_bench_core::record::{CaseLine, Outcome};
 use zoo_spec::{Dtype, Mechanism};
-
-/// Whether the backend compiles kernels at run time: with a software adapter, the kernels of a
-/// training step take more than ten seconds.
-fn compiles_kernels() -> bool {
-    ["wgpu", "vulkan", "cuda"].contains(&backend().as_str())
-}
 
 #[test]
 fn every_model_is_measured_and_its_checks_are_recorded() {

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{cases, comparison, measured, run, zoo_bench};
+use common::{cases, comparison, compiles_kernels, measured, run, zoo_bench};
 use zoo_bench_core::case::Fault;
 use zoo_bench_core::child::Limits;
 use zoo_bench_core::record::{Outcome, Report};
@@ -70,7 +70,7 @@ fn failures_are_rows_and_the_run_continues() {
     let (lines, table) = run(&Comparison {
         limits: Limits {
             // A software adapter on a busy machine takes ten seconds to start.
-            time: Duration::from_secs(25),
+            time: Duration::from_secs(if compiles_kernels() { 25 } else { 8 }),
             // Above the start-up memory of any backend.
             memory: Some(3 << 30),
         },

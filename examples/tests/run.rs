@@ -39,9 +39,7 @@ fn theory_holds() {
     let (_, topics) = error.split_once("must be one of ").expect(&error);
     let topics: Vec<&str> = topics.trim().split(", ").collect();
     assert_eq!(topics.len(), 14, "{error}");
-    for topic in topics {
-        run(program, &[topic]);
-    }
+    run(program, &topics);
 }
 
 #[test]
@@ -124,7 +122,8 @@ fn long_context_memory_is_linear() {
     // The full length only on the fastest backend.
     let length = match backend.as_str() {
         "flex" => "16384",
-        _ if is_software => "1024",
+        // Several tiles of the kernel.
+        _ if is_software => "256",
         _ => "4096",
     };
     let output = run(env!("CARGO_BIN_EXE_long_context"), &[length]);

@@ -1,5 +1,5 @@
 //! Numerical checks of the claims in `docs/theory`; a claim that does not hold panics. The
-//! arguments are the backend and the topic:
+//! arguments are the backend and the topics:
 //!
 //! ```sh
 //! cargo run --release -p zoo-examples --features flex --bin theory -- flex scaling
@@ -14,7 +14,7 @@ mod scaling;
 use std::process::ExitCode;
 
 use zoo_backend::OpenDevice;
-use zoo_examples::{Outcome, argument};
+use zoo_examples::Outcome;
 
 /// Name and function of a topic.
 type Topic = (&'static str, fn(&OpenDevice) -> Outcome);
@@ -51,13 +51,20 @@ fn assert_same(is_same: bool, difference: f32) {
 
 fn main() -> ExitCode {
     zoo_examples::on_device(|opened| {
-        let topic: String = argument(1, String::new())?;
-        match TOPICS.iter().find(|(name, _)| *name == topic) {
-            Some((_, run)) => run(opened),
-            None => {
-                let names = TOPICS.map(|(name, _)| name).join(", ");
-                Err(format!("argument 2, {topic:?}: a topic must be one of {names}").into())
-            }
+        let names = TOPICS.map(|(name, _)| name).join(", ");
+        let expected = format!("a topic must be one of {names}");
+        let topics: Vec<String> = std::env::args().skip(2).collect();
+        if topics.is_empty() {
+            return Err(expected.into());
         }
+        for (i, topic) in topics.iter().enumerate() {
+            let found = TOPICS.iter().find(|(name, _)| name == topic);
+            let unknown = || format!("argument {}, {topic:?}: {expected}", i + 2);
+            let (_, run) = found.ok_or_else(unknown)?;
+            // The same random tensors as if it were the only topic.
+            opened.device.seed(1);
+            run(opened)?;
+        }
+        Ok(())
     })
 }

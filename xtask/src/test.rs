@@ -1,7 +1,8 @@
 //! `cargo xtask test`: builds the tests with all requested backends and runs them on each.
 
+use std::collections::VecDeque;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -46,39 +47,8 @@ impl Test {
         let (on_device, without_device): (Vec<_>, Vec<_>) =
             programs.into_iter().partition(Built::uses_device);
 
-        let mut total = Tally::default();
-        let mut tally = Tally::default();
-        let mut hub_environment = environment.clone();
-        if self.hub {
-            hub_environment.push(("ZOO_HUB", paths::cache()?.join("hub").into()));
-        }
-        for program in &without_device {
-            tally.add(self.execute(program, &hub_environment)?);
-        }
-        if self.filter.is_none() {
-            tally.add(self.doc_tests(&environment)?);
-        }
-        for (is_run, name) in [
-            (self.hub, "hub.py with the package datasets (--hub)"),
-            (self.outside, "a project outside the workspace (--outside)"),
-        ] {
-            if !is_run {
-                tally.notes.push(format!("NOT run: {name}"));
-            }
-        }
-        tally.print("no device");
-        total.add(tally);
-
-        for id in self.backends.ids() {
-            let mut environment = environment.clone();
-            environment.push(("ZOO_BACKEND", id.to_string().into()));
-            let start = Instant::now();
-            let mut tally = self.execute_all(&on_device, &environment)?;
-            tally.time = start.elapsed();
-            tally.print(&id.to_string());
-            total.add(tally);
-        }
-
+        let groups = self.groups(&on_device, &without_device, &environment)?;
+        let total = self.run_groups(groups)?;
         let Tally { passed, failed, .. } = total;
         // On its own line, for people and scripts.
         print(&format!("\n{passed} passed, {failed} failed\n"));
@@ -118,43 +88,78 @@ impl Test {
         Ok(Tally::from_output("doc tests", &output, start))
     }
 
-    /// Runs programs on one device, as many in parallel as there are cores, up to eight: most wait
-    /// in one thread for the device, or for a driver that compiles kernels one after the other.
-    /// Each opens the device, so more would need too much of its memory.
-    fn execute_all(&self, programs: &[Built], environment: &Environment) -> Result<Tally> {
-        let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8));
-        let (sharded, whole): (Vec<_>, Vec<_>) = programs
-            .iter()
-            .partition(|program| program.can_be_sharded());
-        // Shards are short, so they come last.
-        let whole = whole.into_iter().rev();
-        let mut jobs: Vec<_> = whole
-            .map(|program| (program, environment.clone()))
-            .collect();
-        for program in sharded {
-            for shard in 1..=workers {
-                let mut environment = environment.clone();
-                environment.push(("ZOO_SHARD", format!("{shard}/{workers}").into()));
-                jobs.push((program, environment));
+    /// The tests without a device, then those of each device.
+    fn groups<'a>(
+        &self,
+        on_device: &'a [Built],
+        without_device: &'a [Built],
+        environment: &Environment,
+    ) -> Result<Vec<Group<'a>>> {
+        let mut notes = Vec::new();
+        for (is_run, name) in [
+            (self.hub, "hub.py with the package datasets (--hub)"),
+            (self.outside, "a project outside the workspace (--outside)"),
+        ] {
+            if !is_run {
+                notes.push(format!("NOT run: {name}"));
             }
         }
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<Tally> {
-            let mut tally = Tally::default();
-            while let Some((program, environment)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
-            {
-                tally.add(self.execute(program, environment)?);
+        let mut hub_environment = environment.clone();
+        if self.hub {
+            hub_environment.push(("ZOO_HUB", paths::cache()?.join("hub").into()));
+        }
+        let mut jobs = Vec::new();
+        // The longest, on one core for most of the time.
+        if self.filter.is_none() {
+            jobs.push((Job::DocTests, environment.clone()));
+        }
+        for program in without_device {
+            jobs.push((Job::Program(program), hub_environment.clone()));
+        }
+        let mut groups = vec![Group::new("no device", jobs)];
+        groups[0].tally.notes = notes;
+        for id in self.backends.ids() {
+            let mut environment = environment.clone();
+            environment.push(("ZOO_BACKEND", id.to_string().into()));
+            groups.push(Group::new(
+                &id.to_string(),
+                jobs_on_device(on_device, &environment),
+            ));
+        }
+        Ok(groups)
+    }
+
+    /// Runs the jobs of all groups in order, [`workers`] in parallel, and prints the result of a
+    /// group when its last job ends. A group starts while the last jobs of the previous one run.
+    fn run_groups(&self, mut groups: Vec<Group<'_>>) -> Result<Tally> {
+        let mut queue = VecDeque::new();
+        for (i, group) in groups.iter_mut().enumerate() {
+            queue.extend(group.jobs.drain(..).map(|job| (i, job)));
+        }
+        let (queue, groups) = (Mutex::new(queue), Mutex::new(groups));
+        let next = || queue.lock().expect("no panic").pop_front();
+        let work = || -> Result<()> {
+            while let Some((i, (job, environment))) = next() {
+                let start = Instant::now();
+                let tally = match job {
+                    Job::Program(program) => self.execute(program, &environment)?,
+                    Job::DocTests => self.doc_tests(&environment)?,
+                };
+                groups.lock().expect("no panic")[i].add(tally, start);
             }
-            Ok(tally)
+            Ok(())
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            let mut total = Tally::default();
-            for worker in workers {
-                total.add(worker.join().expect("a worker does not panic")?);
-            }
-            Ok(total)
-        })
+            let workers: Vec<_> = (0..workers()).map(|_| scope.spawn(work)).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().expect("no panic"))
+        })?;
+        let mut total = Tally::default();
+        for group in groups.into_inner().expect("no panic") {
+            total.add(group.tally);
+        }
+        Ok(total)
     }
 
     fn execute(&self, program: &Built, environment: &Environment) -> Result<Tally> {
@@ -180,6 +185,83 @@ fn build_outside() -> Result<Vec<Built>> {
     let environment = vec![("CARGO_TARGET_DIR", target.into_os_string())];
     let arguments = "test --no-run --quiet --manifest-path outside/Cargo.toml";
     build::cargo_build(arguments, &environment)
+}
+
+/// Cores, up to eight: most test programs wait in one thread for the device, or for a driver that
+/// compiles kernels one after the other. Each opens the device, so more would need too much of its
+/// memory.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8))
+}
+
+/// The number of test programs that run in parallel: one more than cores, because some wait for
+/// other processes, signals and timeouts.
+fn workers() -> usize {
+    (cores() + 1).min(8)
+}
+
+enum Job<'a> {
+    Program(&'a Built),
+    DocTests,
+}
+
+/// The test programs on a device, some of them split between the cores.
+fn jobs_on_device<'a>(
+    programs: &'a [Built],
+    environment: &Environment,
+) -> Vec<(Job<'a>, Environment)> {
+    let (sharded, whole): (Vec<_>, Vec<_>) = programs
+        .iter()
+        .partition(|program| program.can_be_sharded());
+    // Shards are short, so they come last.
+    let whole = whole.into_iter().rev();
+    let mut jobs: Vec<_> = whole
+        .map(|program| (Job::Program(program), environment.clone()))
+        .collect();
+    let count = cores();
+    for program in sharded {
+        for shard in 1..=count {
+            let mut environment = environment.clone();
+            environment.push(("ZOO_SHARD", format!("{shard}/{count}").into()));
+            jobs.push((Job::Program(program), environment));
+        }
+    }
+    jobs
+}
+
+/// Jobs whose results are printed together.
+struct Group<'a> {
+    name: String,
+    jobs: Vec<(Job<'a>, Environment)>,
+    /// Jobs that have not ended.
+    remaining: usize,
+    /// Of its first job.
+    start: Option<Instant>,
+    tally: Tally,
+}
+
+impl<'a> Group<'a> {
+    fn new(name: &str, jobs: Vec<(Job<'a>, Environment)>) -> Self {
+        Self {
+            name: name.to_owned(),
+            remaining: jobs.len(),
+            jobs,
+            start: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Adds the result of a job, and prints the group's if it was the last.
+    fn add(&mut self, tally: Tally, start: Instant) {
+        self.tally.add(tally);
+        let start = self.start.map_or(start, |first| first.min(start));
+        self.start = Some(start);
+        self.remaining -= 1;
+        if self.remaining == 0 {
+            self.tally.time = start.elapsed();
+            self.tally.print(&self.name);
+        }
+    }
 }
 
 impl Built {

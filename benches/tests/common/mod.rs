@@ -21,6 +21,12 @@ pub(crate) fn backend() -> String {
     std::env::var("ZOO_BACKEND").unwrap_or_else(|_| "flex".to_owned())
 }
 
+/// Whether the backend compiles kernels at run time: with a software adapter, the kernels of a
+/// training step take more than ten seconds.
+pub(crate) fn compiles_kernels() -> bool {
+    ["wgpu", "vulkan", "cuda"].contains(&backend().as_str())
+}
+
 pub(crate) fn zoo_bench(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_zoo-bench"))
         .args(["--backend", &backend()])

@@ -2,6 +2,7 @@
 //! and samples and reports like `zoo-bench`.
 
 mod expected;
+mod support;
 
 use std::fs;
 use std::io;
@@ -9,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zoo_oracle::{Difference, Mask, Problem};
+use zoo_oracle::Problem;
 use zoo_spec::{Dtype, Mechanism};
 
 use self::expected::Expected;
+use self::support::{needs_dense_mask, unsupported_reason};
 use crate::case::{Case, Pass, Task};
 use crate::model::{Model, Setup};
 use crate::record::{CaseId, CaseLine, Outcome, Report, Skipped};
 use crate::run::Environment;
-use crate::units;
 
 /// Name of a PyTorch case in results: what PyTorch calls it, or the mechanism. Models have the
 /// fastest attention that PyTorch has for them.
@@ -160,74 +161,10 @@ fn write_f32(path: &Path, values: &[f32]) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
-/// Whether PyTorch needs the mask of a problem as a tensor.
-fn needs_dense_mask(problem: &Problem) -> bool {
-    match problem.mask {
-        Mask::Full => false,
-        // `is_causal` of PyTorch is meant for square attention. A single query attends to all keys.
-        Mask::Causal => problem.seq_q != problem.seq_k && problem.seq_q != 1,
-        _ => true,
-    }
-}
-
 impl Drop for PyTorch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.inputs);
     }
-}
-
-/// Why PyTorch does not run a case.
-fn unsupported_reason(case: &Case) -> Option<String> {
-    let Task::Attention { mechanism, problem } = &case.task else {
-        return None;
-    };
-    let options = [
-        (problem.softcap.is_some(), "a softcap"),
-        (problem.alibi, "ALiBi"),
-        (problem.bias.is_some(), "a bias"),
-        (problem.dropout.is_some(), "dropout"),
-    ];
-    if let Some((_, option)) = options.into_iter().find(|(is_set, _)| *is_set) {
-        return Some(format!("problems with {option} are not compared"));
-    }
-    let is_causal_only = matches!(
-        mechanism,
-        Mechanism::LocalP
-            | Mechanism::Lsh
-            | Mechanism::Linear
-            | Mechanism::Performer
-            | Mechanism::Retention
-    );
-    if is_causal_only && needs_dense_mask(problem) {
-        return Some("in PyTorch, it supports only full and causal attention".to_owned());
-    }
-    let is_plain = matches!(
-        mechanism,
-        Mechanism::Standard | Mechanism::Additive | Mechanism::Hard
-    );
-    if is_plain && has_fully_masked_query(problem) {
-        return Some("in PyTorch, the softmax of fully masked queries is NaN".to_owned());
-    }
-    let has_pattern = Difference::from(*mechanism) == Difference::MaskedKeys;
-    if has_pattern && problem.seq_q > problem.seq_k {
-        return Some("in PyTorch, it does not support more queries than keys".to_owned());
-    }
-    // Gradients need the tanh of every query and key.
-    const MAX_BYTES: usize = 4 << 30;
-    let bytes = 4 * problem.queries() * problem.seq_k * problem.d_head;
-    let is_large = *mechanism == Mechanism::Additive && case.pass == Pass::Train;
-    (is_large && bytes > MAX_BYTES).then(|| {
-        let size = units::bytes(bytes as f64);
-        format!("training would need {size} in PyTorch, for every query, key and d_head")
-    })
-}
-
-fn has_fully_masked_query(problem: &Problem) -> bool {
-    let is_square = problem.seq_q == problem.seq_k;
-    // Other masks have a fixed, short length.
-    let is_long = matches!(problem.mask, Mask::Window { .. }) && is_square;
-    let is_fully_masked = |row| problem.mask_row(row).iter().all(|&masked| masked);
-    needs_dense_mask(problem) && !is_long && (0..problem.queries()).any(is_fully_masked)
 }
 
 /// The skipped PyTorch case, if PyTorch does not run `case`.

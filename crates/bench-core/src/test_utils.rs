@@ -38,6 +38,15 @@ pub fn line(subject: &str, n: usize, milliseconds: &[f64]) -> CaseLine {
     serde_json::from_value(line).expect("a case")
 }
 
+/// A case of the problem `layer` with a spread of 2%.
+pub fn steady(subject: &str, n: usize, milliseconds: f64) -> CaseLine {
+    line(
+        subject,
+        n,
+        &[1.0, 0.98, 1.02].map(|factor| factor * milliseconds),
+    )
+}
+
 /// A case of the problem `layer` that was not measured.
 pub fn failed_line(subject: &str, n: usize, outcome: Outcome) -> CaseLine {
     let mut line = line(subject, n, &[]);

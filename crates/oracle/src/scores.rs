@@ -52,6 +52,9 @@ pub(crate) fn solve_scores(
     let mut solution = Solution::zeros(problem, inputs, queries.len());
     let mut d_score_terms = 0f64;
     let mut bias_squares = vec![0.0; inputs.bias.len()];
+    let all = |tensor: &[f32]| tensor.iter().map(|&x| f64::from(x)).collect();
+    let keys: Vec<f64> = keys.map_or_else(|| all(&inputs.key), <[f64]>::to_vec);
+    let values: Vec<f64> = all(&inputs.value);
 
     for (i, &query_row) in queries.iter().enumerate() {
         let row = Row::new(problem, query_row);
@@ -63,11 +66,8 @@ pub(crate) fn solve_scores(
             _ => raw_query.clone(),
         };
         let output_grad = vector(&inputs.output_grad, query_row, d_value);
-        let key = |j: usize| match keys {
-            None => vector(&inputs.key, row.first_key + j, d_head),
-            Some(keys) => keys[(row.first_key + j) * d_head..][..d_head].to_vec(),
-        };
-        let value = |j: usize| vector(&inputs.value, row.first_key + j, d_value);
+        let key = |j: usize| &keys[(row.first_key + j) * d_head..][..d_head];
+        let value = |j: usize| &values[(row.first_key + j) * d_value..][..d_value];
         let bias_index_of = |j: usize| bias_index(problem, row.index(j));
 
         let mut visible = row.visible.clone();
@@ -86,7 +86,7 @@ pub(crate) fn solve_scores(
                     let term = |x: usize| v[x] * (query[x] + key[x]).tanh();
                     scale * (0..d_head).map(term).sum::<f64>()
                 }
-                _ => scale * dot(&query, &key(j)),
+                _ => scale * dot(&query, key(j)),
             };
             let mut score = Score::new(problem, inputs, &slopes, row.index(j), product);
             if let Formula::Sampled { seed, .. } = formula {
@@ -119,7 +119,7 @@ pub(crate) fn solve_scores(
             };
             solution.weights[i * seq_k + j] = weight;
             let weight = dropout(j) * weight;
-            add_row(&mut solution.context, i, weight, &value(j));
+            add_row(&mut solution.context, i, weight, value(j));
             let key_row = row.first_key + j;
             add_row(&mut solution.d_value, key_row, weight, &output_grad);
         }
@@ -128,7 +128,7 @@ pub(crate) fn solve_scores(
         }
 
         let d_soft: Vec<f64> = (visible.iter())
-            .map(|&j| dropout(j) * gaussian(j) * dot(&output_grad, &value(j)))
+            .map(|&j| dropout(j) * gaussian(j) * dot(&output_grad, value(j)))
             .collect();
         let mean = dot(&soft, &d_soft);
         for (x, &j) in visible.iter().enumerate() {
@@ -146,22 +146,23 @@ pub(crate) fn solve_scores(
             }
             let d_product = scale * score.softcap_grad * d_score;
             // Derivatives of the product with respect to the query and the key.
+            let slope: Vec<f64>;
             let (by_query, by_key) = match formula {
                 Formula::Additive(vectors) => {
                     let (v, key) = (vector(vectors, row.head, d_head), key(j));
-                    let tanh: Vec<f64> = (query.iter().zip(&key))
+                    let tanh: Vec<f64> = (query.iter().zip(key))
                         .map(|(q, k)| (q + k).tanh())
                         .collect();
                     add_row(&mut solution.d_vector, row.head, d_product, &tanh);
-                    let slope: Vec<f64> = (v.iter().zip(&tanh))
+                    slope = (v.iter().zip(&tanh))
                         .map(|(v, t)| v * (1.0 - t * t))
                         .collect();
-                    (slope.clone(), slope)
+                    (&slope[..], &slope[..])
                 }
-                _ => (key(j), query.clone()),
+                _ => (key(j), &query[..]),
             };
-            add_row(&mut solution.d_key, row.first_key + j, d_product, &by_key);
-            add_row(&mut solution.d_query, i, d_product, &by_query);
+            add_row(&mut solution.d_key, row.first_key + j, d_product, by_key);
+            add_row(&mut solution.d_query, i, d_product, by_query);
         }
         if let Some(prediction) = prediction {
             let d_soft = visible.iter().zip(soft.iter().zip(&d_soft));

@@ -21,6 +21,7 @@ pub(crate) mod additive;
 mod bias_gradient;
 mod call;
 mod relative_bias;
+mod tensor_ops;
 
 use std::ops::Range;
 
@@ -28,9 +29,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Slice, TensorMetadata};
 
 use self::bias_gradient::BiasGradient;
-use self::call::{
-    Call, SoftmaxState, TILE, TileScores, accumulate, apply_factors, cat, transpose, zero_masked,
-};
+use self::call::{Call, SoftmaxState, TILE, TileScores};
+use self::tensor_ops::{accumulate, apply_factors, cat, transpose, zero_masked};
 use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings, tiles};
 
 pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {

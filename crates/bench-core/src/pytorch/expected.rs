@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use zoo_oracle::{Formula, Inputs, Mask, Parameter, Problem, nearest_hashes, normals, solve_for};
 use zoo_spec::{Mechanism, MechanismConfig, SplitMix64};
 
-use super::needs_dense_mask;
+use super::support::needs_dense_mask;
 use crate::case::queries_to_check;
 
 /// Parameters of a mechanism, and what the oracle computes with them.

@@ -103,8 +103,8 @@ fn every_model_learns(opened: &OpenDevice) {
     for (i, (data, model)) in models.into_iter().enumerate() {
         let sections = format!(
             "data = {data}\nmodel = {model}\noptimizer.learning_rate = 2e-2\nschedule.warmup = 0\n\
-             training.steps = 12\ntraining.log_every = 2\ntraining.batch_size = 40\n\
-             validation.every = 12\nvalidation.max_examples = 8\nvalidation.samples = 1"
+             training.steps = 6\ntraining.log_every = 1\ntraining.batch_size = 40\n\
+             validation.every = 6\nvalidation.max_examples = 8\nvalidation.samples = 1"
         );
         let config = parse_config(opened.id, &folder, &format!("model-{i}"), &sections);
         let output = train(&config, &quiet()).unwrap_or_else(|error| panic!("{model}: {error}"));

@@ -28,11 +28,12 @@ trials! {
 }
 
 fn a_killed_run_resumes_exactly(opened: &OpenDevice) {
-    // Checkpoints, validations and log lines at different steps; several epochs.
+    // Checkpoints, validations and log lines at different steps; an epoch has ten steps. Fewer on a
+    // software adapter; a fast device must not finish before it is killed.
     let steps = [
-        "training.steps = 26",
-        "training.checkpoint_every = 5",
-        "validation.every = 8",
+        &format!("training.steps = {}", if opened.software { 13 } else { 26 }),
+        "training.checkpoint_every = 3",
+        "validation.every = 5",
     ];
     let mut reference = Running::start(opened, &steps, silent);
     assert_eq!(reference.exit_code(), Some(0));
@@ -57,7 +58,7 @@ fn an_interrupted_run_resumes_exactly(opened: &OpenDevice) {
 }
 
 fn a_resumed_performer_resamples_at_the_same_steps(opened: &OpenDevice) {
-    let performer = "{ kind = \"performer\", n_features = 6, resample = 5 }";
+    let performer = "{ kind = \"performer\", n_features = 6, resample = 3 }";
     let [encoder, decoder] =
         ["encoder", "decoder"].map(|part| format!("model.{part}_attention = {performer}"));
     let changes = [&encoder, &decoder, "model.attention_dropout = 0.0"];
@@ -66,7 +67,7 @@ fn a_resumed_performer_resamples_at_the_same_steps(opened: &OpenDevice) {
 
 fn after_stop(opened: &OpenDevice, changes: &[&str]) {
     let steps = [
-        &["training.steps = 9", "training.gradient_accumulation = 2"],
+        &["training.steps = 6", "training.gradient_accumulation = 2"],
         changes,
     ]
     .concat();
@@ -79,7 +80,7 @@ fn after_stop(opened: &OpenDevice, changes: &[&str]) {
     assert_eq!(stopped.steps, 1);
     let output = train(&config, &resume()).unwrap();
     assert_eq!(output.stop_reason, StopReason::Completed);
-    assert_eq!(output.steps, 9);
+    assert_eq!(output.steps, 6);
     assert_same_run(opened, &reference, &folder);
 }
 
@@ -95,7 +96,7 @@ fn check_metadata(run: &Path) {
         panic!("{metadata:#}");
     };
     assert!(has_flag(once), "{once:#}");
-    assert!(once["step"].as_u64().unwrap() >= 5, "{once:#}");
+    assert!(once["step"].as_u64().unwrap() >= 3, "{once:#}");
     for key in ["commit", "device", "backend", "versions", "threads"] {
         assert_eq!(metadata[key], once[key], "{key}");
     }
@@ -147,10 +148,10 @@ fn num_updates(reference: &Path, resumed: &Path) -> f64 {
 /// Checks the comparison itself: without any part of a checkpoint, the result differs.
 fn every_part_of_a_checkpoint_is_needed(opened: &OpenDevice) {
     let changes = [
-        "training.steps = 9",
+        "training.steps = 6",
         "training.gradient_accumulation = 2",
         "training.checkpoint_every = 1",
-        "training.keep_checkpoints = 9",
+        "training.keep_checkpoints = 6",
         "schedule.warmup = 0",
     ];
     let (reference, config) = trained_run(opened, &changes);

@@ -7,8 +7,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Shape, TensorMetadata, backend_extension};
 use zoo_kernels::autodiff::{Step, record};
 
-use super::call::cat;
 use super::rows;
+use super::tensor_ops::cat;
 
 /// Maximum number of activations of a tile (8 MiB), unless it has a single row of each example and
 /// head.

@@ -4,8 +4,9 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Shape};
 use burn::tensor::FloatDType;
 
-use super::call::{TILE, Tile, accumulate, cat};
+use super::call::{TILE, Tile};
 use super::relative_bias::RelativeBiasGradient;
+use super::tensor_ops::{accumulate, cat};
 use crate::flash::call::{TiledSettings, tiles};
 
 /// The gradient of the bias, accumulated tile by tile.

@@ -9,7 +9,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Shape, Slice, TensorMetadata};
 use burn::tensor::FloatDType;
 
-use super::call::{accumulate, cat};
+use super::tensor_ops::{accumulate, cat};
 
 /// The elements of the pairs of a tile, in the order of the last query to the first.
 fn elements(seq_q: usize, queries: &Range<usize>, keys: &Range<usize>) -> Range<usize> {

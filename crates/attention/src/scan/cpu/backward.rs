@@ -13,20 +13,21 @@
 //! The gradients of keys and values are computed from the last chunk to the first, then those of the
 //! queries from the first to the last, so that these may overwrite the output gradients.
 
+mod queries;
+
 use std::mem::MaybeUninit;
 
 use zoo_kernels::cpu::matmul::Accumulate;
 
+use self::queries::Queries;
 use super::CHUNK;
 use super::activation::Elementwise;
 use super::call::{Call, Chunk, Decays, Head, Heads, Output, Widths};
-use super::load::{
-    Mapped, Shift, copy_rows, fill_rows, load_keys, map_queries, non_finite_rows, write_grads,
-};
+use super::load::{Mapped, Shift, fill_rows, load_keys, write_grads};
 use super::matmul::{
     Factor, lower_products, lower_times, lower_transposed_times, multiply, transpose,
 };
-use super::rows::{self, OutputGrads, Strided};
+use super::rows::{self, Strided};
 use super::state::State;
 use crate::cpu::scratch::Scratch;
 
@@ -63,79 +64,6 @@ pub(super) struct Segment<'a> {
     pub(super) head: Head,
     pub(super) chunks: &'a [Chunk],
     pub(super) first: usize,
-}
-
-/// The features of a head's queries, and the gradients of their sums.
-struct Queries<'a> {
-    features: &'a mut [f32],
-    grads: &'a mut [f32],
-}
-
-impl Queries<'_> {
-    /// Loads the queries of a chunk and returns a bit for each that is not finite, or attends to a
-    /// key that is not; both are zero in causal order.
-    fn load(
-        &mut self,
-        call: &Call<'_>,
-        saved: &Saved<'_>,
-        head: Head,
-        query_head: usize,
-        chunk: &Chunk,
-    ) -> u64 {
-        let (widths, count) = (call.widths(), chunk.queries.len());
-        let from = [head.example, query_head];
-        map_queries(call, from, &chunk.queries, self.features);
-        self.load_grads(call, saved, head, query_head, chunk);
-        if !call.is_causal {
-            return 0;
-        }
-        let features = &mut self.features[..count * widths.wide_features];
-        let grads = &mut self.grads[..count * widths.wide_sums];
-        let mut bad = non_finite_rows(features, widths.wide_features)
-            | non_finite_rows(grads, widths.wide_sums);
-        let head_index = head.example * call.shape.kv_heads + head.kv_head;
-        if let Some(first_bad) = saved.first_bad[head_index]
-            && chunk.has_pairs()
-        {
-            let first = first_bad.saturating_sub(chunk.keys.start);
-            bad |= (first..count).fold(0, |bits, i| bits | 1 << i);
-        }
-        fill_rows(features, widths.wide_features, bad, 0.0);
-        fill_rows(grads, widths.wide_sums, bad, 0.0);
-        bad
-    }
-
-    /// Loads the gradients of the sums only.
-    fn load_grads(
-        &mut self,
-        call: &Call<'_>,
-        saved: &Saved<'_>,
-        head: Head,
-        query_head: usize,
-        chunk: &Chunk,
-    ) {
-        let (widths, count) = (call.widths(), chunk.queries.len());
-        let d_context = Strided {
-            rows: saved
-                .d_context
-                .rows([head.example, query_head], &chunk.queries),
-            stride: saved.d_context.stride(),
-        };
-        let into = &mut self.grads[..count * widths.wide_sums];
-        if !call.is_normalised() {
-            copy_rows(call, d_context, count, into);
-            return;
-        }
-        let rows = head.query_rows(&call.shape, query_head, &chunk.queries);
-        let grads = OutputGrads {
-            d_context: d_context.rows,
-            stride: d_context.stride,
-            context: &saved.context[rows.start * widths.d_value..rows.end * widths.d_value],
-            denominators: &saved.denominators[rows],
-            d_value: widths.d_value,
-        };
-        rows::sum_grads(grads, count, widths.wide_sums, into);
-    }
 }
 
 /// Where the gradients of keys and values go.
@@ -207,6 +135,9 @@ pub(super) fn backward_keys(
         },
     ]);
     let mut queries = Queries {
+        call,
+        saved,
+        head,
         features: query_features,
         grads,
     };
@@ -275,7 +206,7 @@ pub(super) fn backward_keys(
         }
         if count > 0 {
             for (i, query_head) in head.query_heads(&call.shape).enumerate() {
-                let bad = queries.load(call, saved, head, query_head, chunk);
+                let bad = queries.load(query_head, chunk);
                 if let Some(outputs) = &mut outputs {
                     outputs.bad_queries[index * group + i] = bad;
                 }
@@ -414,6 +345,9 @@ pub(super) fn backward_queries(
         },
     ]);
     let mut queries = Queries {
+        call,
+        saved,
+        head,
         features: query_features,
         grads,
     };
@@ -451,10 +385,10 @@ pub(super) fn backward_queries(
                 let bad = bad_queries[index * group + i];
                 if is_identity {
                     // Their features have no effect on their gradients.
-                    queries.load_grads(call, saved, head, query_head, chunk);
+                    queries.load_grads(query_head, chunk);
                     fill_rows(queries.grads, wide_sums, bad, 0.0);
                 } else {
-                    queries.load(call, saved, head, query_head, chunk);
+                    queries.load(query_head, chunk);
                 }
                 let d_features = &mut d_features[..count * wide_features];
                 if state.is_empty {
