@@ -1,5 +1,7 @@
 //! Comparison of a mechanism with the oracle on a problem.
 
+use std::sync::OnceLock;
+
 use burn::tensor::{DType, Device, Tensor, TensorData, s};
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
@@ -276,13 +278,33 @@ fn rows(matrix: &[f32], rows: &[usize], width: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Precision of the tensors' dtype.
+/// Precision of the tensors' dtype, and in `f32` of the device's matmuls.
 pub fn precision(tensors: &Tensors) -> Precision {
     match tensors.query.dtype() {
         DType::F16 => Precision::F16,
         DType::BF16 => Precision::Bf16,
-        _ => Precision::F32,
+        _ => f32_precision(&tensors.query.device()),
     }
+}
+
+/// Precision of matmuls in `f32` on the device of this process. Burn's on `cuda` round their operands
+/// to TF32, and no option disables that.
+pub fn f32_precision(device: &Device) -> Precision {
+    static PRECISION: OnceLock<Precision> = OnceLock::new();
+    *PRECISION.get_or_init(|| {
+        const SIZE: usize = 64;
+        // In TF32 this is 1.
+        let element = 1.0 + 1.0 / f32::from(1u16 << 13);
+        let left = TensorData::new(vec![element; SIZE * SIZE], [SIZE, SIZE]);
+        let left = Tensor::<2>::from_data(left, (device, DType::F32));
+        let ones = Tensor::<2>::ones([SIZE, SIZE], (device, DType::F32));
+        let sum = to_vec(left.matmul(ones))[0];
+        if sum == SIZE as f32 {
+            Precision::Tf32
+        } else {
+            Precision::F32
+        }
+    })
 }
 
 /// Checks that a mechanism differs from full attention with these sizes and mask as [`Difference`]

@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use burn::tensor::{Device, Distribution, Tensor};
 use libtest_mimic::Trial;
 use zoo_attention::MultiHeadAttention;
-use zoo_oracle::{Mismatch, Precision, Tolerance};
+use zoo_oracle::{Mismatch, Tolerance};
 
+use crate::compare::f32_precision;
 use crate::tensors::{RESULT_NAMES, to_vec};
 
 /// A test on a device, which panics if it fails.
@@ -141,7 +142,7 @@ pub fn is_close<const D: usize>(got: Tensor<D>, want: Tensor<D>) -> bool {
 }
 
 fn compare<const D: usize>(name: &str, got: Tensor<D>, want: Tensor<D>) -> Result<f64, Mismatch> {
-    let tolerance = Precision::F32.backward(0.0);
+    let tolerance = f32_precision(&got.device()).backward(0.0);
     tolerance.compare(name, &to_vec(got), &to_vec(want))
 }
 

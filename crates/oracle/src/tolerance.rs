@@ -3,11 +3,14 @@
 use std::fmt;
 
 /// Data type of a mechanism's tensors. All compute in `f32`, so that tensors in half precision are
-/// rounded once as inputs, which the oracle takes into account, and once as outputs.
+/// rounded once as inputs, which the oracle takes into account, and once as outputs. The exception
+/// are matmuls in TF32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
     /// 24-bit significand.
     F32,
+    /// `f32` with matmuls that round their operands to a significand of 11 bits.
+    Tf32,
     /// 11-bit significand.
     F16,
     /// 8-bit significand.
@@ -16,6 +19,9 @@ pub enum Precision {
 
 /// Half the spacing of `f32` values near 1: a unit.
 const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// Half the spacing of TF32 values near 1.
+const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
 
 impl Precision {
     /// Tolerance of outputs and weights of a problem with scores up to `largest_score`.
@@ -37,11 +43,17 @@ impl Precision {
     fn tolerance(self, pass: &'static str, units: f64, largest_score: f64) -> Tolerance {
         // A score of size s is rounded by s units, and `exp` turns that into as many units of the
         // weight, which is unavoidable in f32. Up to 4 it is covered by the other rounding errors.
-        let compute_error = units * F32_UNIT * (largest_score / 4.0).max(1.0);
+        let (unit, units) = match self {
+            Self::F32 | Self::F16 | Self::Bf16 => (F32_UNIT, units),
+            // Only operands are rounded; sums and exponentials are not.
+            Self::Tf32 => (TF32_UNIT, units / 8.0),
+        };
+        let compute_error = units * unit * (largest_score / 4.0).max(1.0);
         // Rounding once costs half a spacing: 2^-12 of an f16, 2^-9 of a bf16. Twice that, because
         // the largest value may be just above a power of two and others just below.
         let (name, storage_error) = match self {
             Self::F32 => ("f32", 0.0),
+            Self::Tf32 => ("tf32", 0.0),
             Self::F16 => ("f16", 2.0 / f64::from(1 << 12)),
             Self::Bf16 => ("bf16", 2.0 / f64::from(1 << 9)),
         };

@@ -120,7 +120,7 @@ fn check_parameters(name: &str, parameters: Parameters, device: &Device) {
     let gradients = tensors.backward(context.clone());
 
     let solution = solve(&problem, &inputs);
-    let forward = Precision::F32.forward(solution.largest_score);
+    let forward = f32_precision(device).forward(solution.largest_score);
     must(forward.check("context", &to_vec(context), &solution.context));
     if let Parameters::Additive = parameters {
         let output = tensors.apply(|query, key, value, options| {
@@ -134,7 +134,7 @@ fn check_parameters(name: &str, parameters: Parameters, device: &Device) {
         });
         must(forward.check("weights", &to_vec(output.into_weights()), &solution.weights));
     }
-    let backward = Precision::F32.backward(solution.largest_score);
+    let backward = f32_precision(device).backward(solution.largest_score);
     must(tensors.check_gradients(&gradients, &solution, backward));
     if !solution.d_vector.is_empty() {
         // A sum over all queries and keys whose terms mostly cancel.

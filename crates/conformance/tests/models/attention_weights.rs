@@ -21,7 +21,8 @@ fn check_weights<const D: usize>(mechanism: Mechanism, weights: &Tensor<D>, dims
     if !matches!(mechanism, Mechanism::Retention | Mechanism::LocalP) {
         let sums = to_vec(weights.clone().sum_dim(D - 1));
         let ones = vec![1.0; sums.len()];
-        must(Precision::F32.forward(0.0).check("sums", &sums, &ones));
+        let precision = f32_precision(&weights.device());
+        must(precision.forward(0.0).check("sums", &sums, &ones));
     }
 }
 

@@ -129,11 +129,7 @@ fn load_fragments<E: Float, N: Size>(
 /// Rounds elements in `f32` to TF32, and returns the differences. Products with both have a relative
 /// error of about 2e-7.
 #[cube]
-fn split<E: Float>(
-    words: &mut Array<u32>,
-    #[comptime] len: usize,
-    #[comptime] ty: MmaType,
-) -> Array<u32> {
+fn split(words: &mut Array<u32>, #[comptime] len: usize, #[comptime] ty: MmaType) -> Array<u32> {
     let mut rest = Array::<u32>::new(len);
     if comptime!(ty.is_split()) {
         #[unroll]
@@ -284,13 +280,13 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
         for i in 0..comptime!(fragments * 4) {
             left[i] = operands[step * comptime!(fragments * 4) + i];
         }
-        let left_rest = split::<E>(&mut left, comptime!(fragments * 4), ty);
+        let left_rest = split(&mut left, comptime!(fragments * 4), ty);
         #[unroll]
         for column in 0..comptime!(columns / FRAGMENT) {
             let row = first_row + column * FRAGMENT;
             let first = comptime!(step * ty.step());
             let mut right = load_fragments::<E, N>(tile, row, first, stride, Operand::Right, ty);
-            let right_rest = split::<E>(&mut right, 4usize, ty);
+            let right_rest = split(&mut right, 4usize, ty);
             #[unroll]
             for fragment in 0..fragments {
                 let index = comptime!(fragment * columns / 8 + column * 2);
@@ -372,14 +368,14 @@ fn accumulate<E: Float, N: Size>(
                 left[fragment * 4 + i] = words[i];
             }
         }
-        let left_rest = split::<E>(&mut left, comptime!(fragments * 4), ty);
+        let left_rest = split(&mut left, comptime!(fragments * 4), ty);
         #[unroll]
         for column in 0..comptime!(size / FRAGMENT) {
             let row = first_row + comptime!(step * ty.step());
             let first = column * FRAGMENT;
             let mut right =
                 load_fragments::<E, N>(tile, row, first, stride, Operand::RightRows, ty);
-            let right_rest = split::<E>(&mut right, 4usize, ty);
+            let right_rest = split(&mut right, 4usize, ty);
             #[unroll]
             for fragment in 0..fragments {
                 let index = comptime!(fragment * size / 8 + column * 2);
