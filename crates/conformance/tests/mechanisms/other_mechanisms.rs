@@ -1,11 +1,16 @@
 //! Mechanisms other than full softmax attention, on the problems of the catalogue that they accept,
 //! with sizes that fit several times into small problems.
 
+use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::linear::linear;
-use zoo_attention::mechanisms::{BigBird, Fixed, Linear, LinearFeatures, Lsh, Performer, Strided};
-use zoo_attention::scan::{FeatureMap, RandomFeatures};
+use zoo_attention::mechanisms::{
+    BigBird, Fixed, Linear, LinearFeatures, Lsh, MechanismKernel, Performer, Strided,
+    selected_kernel_of,
+};
+use zoo_attention::scan::{FeatureMap, RandomFeatures, ScanKernel};
 use zoo_oracle::expected_kv_heads;
 
+use crate::flash::default_kernel;
 use crate::masked_values::filled;
 use crate::prelude::*;
 use crate::{MAX_ERRORS, add_problem_in_half, record_errors};
@@ -185,6 +190,29 @@ pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
 }
 
 const TESTS: &[(&str, Test)] = &[
+    ("linear/has-a-kernel-for-inference-and-training", |device| {
+        let flash = default_kernel(device);
+        let expected = match flash {
+            kernel if kernel.is_cpu() => ScanKernel::Cpu,
+            FlashKernel::Cube => ScanKernel::Cube,
+            _ => ScanKernel::Composite,
+        };
+        for mechanism in [
+            Mechanism::Linear,
+            Mechanism::Retention,
+            Mechanism::Performer,
+        ] {
+            let config = mechanism.into();
+            let problem = Problem::new("kernel", [2, 4, 30, 70, 5]).with_mask(Mask::Causal);
+            for device in [device.clone(), device.clone().autodiff()] {
+                let tensors = Tensors::from_problem(&problem, &device);
+                let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
+                let kernel = selected_kernel_of(&config, query, key, value, &tensors.options);
+                let expected = Some(MechanismKernel::Scan(expected));
+                assert_eq!(kernel, expected, "{}, flash: {flash}", mechanism.name());
+            }
+        }
+    }),
     ("linear/heads-in-several-groups", |device| {
         // Three of four KV heads of one example are processed together.
         let problem = Problem::new("large-heads", [2, 8, 1100, 1100, 128])
