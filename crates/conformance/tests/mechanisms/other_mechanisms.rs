@@ -65,6 +65,11 @@ const PROBLEMS: [&str; 12] = [
 /// chunks than are summed at once.
 fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
     let grouped = Problem::new("both-directions", [2, 4, 50, 50, 8]).with_kv_heads(2);
+    // Several blocks of columns, in the last of which a part is padding.
+    let wide = Problem::new("wide-heads", [1, 4, 70, 100, 100])
+        .with_kv_heads(2)
+        .with_d_value(70)
+        .with_mask(Mask::Causal);
     let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
     // Several rows and tiles of gathered queries and keys.
     let options = Problem::new("options", [2, 4, 230, 300, 8])
@@ -101,7 +106,10 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         ("fixed", fixed(None, 2), grouped.clone()),
         // The last block has none of its summary columns, and one of five.
         ("fixed-by-16", fixed(Some(16), 3), grouped.clone()),
-        ("fixed-by-9", fixed(Some(9), 5), grouped),
+        ("fixed-by-9", fixed(Some(9), 5), grouped.clone()),
+        ("linear", Mechanism::Linear.into(), grouped),
+        ("linear", Mechanism::Linear.into(), wide.clone()),
+        ("retention", Mechanism::Retention.into(), wide),
         ("linear", Mechanism::Linear.into(), long.clone()),
         ("retention", Mechanism::Retention.into(), long),
     ]

@@ -196,11 +196,13 @@ pub(super) fn attend<E: Float, N: Size, M: Numeric>(
                 }
             }
             finish_scores::<E, N, M>(args, &head, first, &mut scores, output);
-            #[unroll]
-            for i in 0..comptime!(tile.unit_side()) {
+            if comptime!(has_totals) {
                 #[unroll]
-                for j in 0..comptime!(tile.unit_side()) {
-                    totals[i] += scores[comptime!(i * tile.unit_side() + j)];
+                for i in 0..comptime!(tile.unit_side()) {
+                    #[unroll]
+                    for j in 0..comptime!(tile.unit_side()) {
+                        totals[i] += scores[comptime!(i * tile.unit_side() + j)];
+                    }
                 }
             }
             // Other units may still read the operands, which the scores replace.
@@ -265,18 +267,10 @@ pub(super) fn attend<E: Float, N: Size, M: Numeric>(
         if position >= first_row && position < first_row + call.rows(like) as usize {
             let mut is_poisoned = false;
             if has_non_finite {
-                for other in 0..CHUNK {
-                    let mut attends = other <= row;
-                    if comptime!(!has_queries) {
-                        attends = other >= row;
-                    }
-                    if attends && flags[other] != 0u32 {
-                        is_poisoned = true;
-                    }
-                }
+                is_poisoned = attends_to_non_finite(&mut flags, row, has_queries);
             }
-            // That of a row of the result, and that of the column of ones.
             let mut factor = 1.0f32;
+            // The element of the left operand that belongs to the column of ones.
             let mut ones_grad = 0.0f32;
             if comptime!(has_totals) {
                 factor = inverse(totals[i]);
@@ -317,6 +311,26 @@ pub(super) fn attend<E: Float, N: Size, M: Numeric>(
             }
         }
     }
+}
+
+/// Whether a row of a chunk depends on a row of the right operand that is not finite.
+#[cube]
+fn attends_to_non_finite(
+    flags: &mut Shared<[u32]>,
+    row: usize,
+    #[comptime] has_queries: bool,
+) -> bool {
+    let mut is_found = false;
+    for other in 0..CHUNK {
+        let mut attends = other >= row;
+        if comptime!(has_queries) {
+            attends = other <= row;
+        }
+        if attends && flags[other] != 0u32 {
+            is_found = true;
+        }
+    }
+    is_found
 }
 
 /// Adds `φ(q) · z` of four of a unit's features to the sums of weights, in the first columns of

@@ -387,3 +387,46 @@ fn powers(query: &CubeTensor, decays: &[f64]) -> Handle {
     });
     Handle::clone(&handle)
 }
+
+// The feature `vulkan` compiles shaders to SPIR-V, which software adapters do not accept.
+#[cfg(all(test, feature = "wgpu", not(feature = "vulkan")))]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use burn::tensor::{Device, DeviceKind, Tensor};
+
+    use crate::cube::launch::LAUNCHES;
+    use crate::mechanisms::linear::linear;
+    use crate::mechanisms::retention::{retention, retention_decays};
+    use crate::scan::FeatureMap;
+    use crate::{AttentionOptions, Pattern};
+
+    /// No other test of this crate launches kernels.
+    #[test]
+    fn a_pass_launches_few_kernels() {
+        let device = Device::wgpu(DeviceKind::DefaultDevice).autodiff();
+        let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+        let launches = |attend: &dyn Fn([Tensor<4>; 3]) -> Tensor<4>| {
+            let tensors = [0.5, 1.0, 2.0]
+                .map(|x| Tensor::<4>::full([1, 2, 130, 8], x, &device).require_grad());
+            let start = LAUNCHES.load(Ordering::Relaxed);
+            let context = attend(tensors.clone());
+            // Reading a result executes the fusion queue.
+            let _ = context.clone().into_data();
+            let middle = LAUNCHES.load(Ordering::Relaxed);
+            let gradients = context.sum().backward();
+            for tensor in &tensors {
+                let gradient = tensor.grad(&gradients).expect("a gradient");
+                let _ = gradient.into_data();
+            }
+            [middle - start, LAUNCHES.load(Ordering::Relaxed) - middle]
+        };
+        let by_linear =
+            launches(&|[query, key, value]| linear(query, key, value, FeatureMap::Elu1, &options));
+        assert_eq!(by_linear, [3, 8]);
+        let decays = retention_decays(2);
+        let by_retention =
+            launches(&|[query, key, value]| retention(query, key, value, &decays, &options));
+        assert_eq!(by_retention, [3, 7]);
+    }
+}

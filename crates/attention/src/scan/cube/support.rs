@@ -1,5 +1,7 @@
 //! Which calls the kernels support.
 
+use std::sync::OnceLock;
+
 use burn::backend::DType;
 use burn_cubecl::CubeDevice;
 use cubecl::client::Client;
@@ -22,11 +24,28 @@ const SOFTWARE: Tile = Tile { cube_side: 8 };
 
 /// The tile for a device.
 pub(super) fn tile(client: &Client) -> Tile {
-    if is_software(client.properties()) {
-        SOFTWARE
-    } else {
-        GPU
+    match env_tile() {
+        Some(tile) => tile,
+        None if is_software(client.properties()) => SOFTWARE,
+        None => GPU,
     }
+}
+
+/// The tile from the environment, to try another without a rebuild: `ZOO_SCAN_CUBE_SIDE` is 8 or 16
+/// units.
+fn env_tile() -> Option<Tile> {
+    static TILE: OnceLock<Option<Tile>> = OnceLock::new();
+    *TILE.get_or_init(|| {
+        let text = std::env::var("ZOO_SCAN_CUBE_SIDE").ok()?;
+        let tile = [GPU, SOFTWARE]
+            .into_iter()
+            .find(|tile| tile.cube_side.to_string() == text);
+        assert!(
+            tile.is_some(),
+            "ZOO_SCAN_CUBE_SIDE must be 8 or 16, got {text:?}"
+        );
+        tile
+    })
 }
 
 /// Whether the kernels support a call whose features have the width of a head.

@@ -102,7 +102,7 @@ pub(super) const BESIDE_SCORES: Slice = Slice {
     ..slice(0, Along::Side)
 };
 
-/// The offset of the values for reductions over the units of a row, in the place of
+/// The offset of the values for reductions over the units of a row, which overlap
 /// [`BESIDE_SCORES`].
 pub(super) const REDUCE_OFFSET: usize = BESIDE_SCORES.offset;
 
@@ -130,12 +130,12 @@ pub(super) fn side_index(unit: usize, #[comptime] i: usize, #[comptime] tile: Ti
     (unit + comptime!(i / 4 * tile.cube_side)) * 4 + comptime!(i % 4)
 }
 
-/// The place of a row in a slice along the depth is `row_at` of it.
+/// The row that a slot of a slice along the depth has.
 #[cube]
-fn row_at(place: usize, #[comptime] tile: Tile) -> usize {
+fn row_at(slot: usize, #[comptime] tile: Tile) -> usize {
     let cube_side = comptime!(tile.cube_side);
-    let i = place / cube_side;
-    (place % cube_side + i / 4 * cube_side) * 4 + i % 4
+    let i = slot / cube_side;
+    (slot % cube_side + i / 4 * cube_side) * 4 + i % 4
 }
 
 #[cube]
@@ -167,10 +167,10 @@ pub(super) fn stage_depth<E: Float, N: Size, M: Numeric>(
     let tile = comptime!(args.kind.tile);
     for step in 0..comptime!(CHUNK * DEPTH_VEC4S / tile.units()) {
         let index = UNIT_POS as usize + step * comptime!(tile.units());
-        let place = index / DEPTH_VEC4S;
+        let slot = index / DEPTH_VEC4S;
         let depth = index % DEPTH_VEC4S;
-        let position = first + row_at(place, tile);
-        memory[comptime!(slice.offset) + place * comptime!(slice.stride) + depth] =
+        let position = first + row_at(slot, tile);
+        memory[comptime!(slice.offset) + slot * comptime!(slice.stride) + depth] =
             load_operand::<E, N, M>(args, head, position, vec4 + depth, role);
     }
 }
@@ -192,21 +192,21 @@ pub(super) fn stage_state(
     let columns = call.value_vec4s();
     for step in 0..comptime!(DEPTH * SIDE_VEC4S / tile.units()) {
         let index = UNIT_POS as usize + step * comptime!(tile.units());
-        let mut place = index / SIDE_VEC4S;
+        let mut slot = index / SIDE_VEC4S;
         let mut vec4 = index % SIDE_VEC4S;
-        let mut row = part * DEPTH + place;
+        let mut row = part * DEPTH + slot;
         let mut column = block_vec4 + vec4;
         if comptime!(slice.along == Along::Depth) {
-            place = index / DEPTH_VEC4S;
+            slot = index / DEPTH_VEC4S;
             vec4 = index % DEPTH_VEC4S;
-            row = block_vec4 * 4 + row_at(place, tile);
+            row = block_vec4 * 4 + row_at(slot, tile);
             column = part * DEPTH_VEC4S + vec4;
         }
         let mut elements = Vec4::new(0.0f32);
         if row < rows && column < columns {
             elements = states[state + row * columns + column];
         }
-        memory[comptime!(slice.offset) + place * comptime!(slice.stride) + vec4] = elements;
+        memory[comptime!(slice.offset) + slot * comptime!(slice.stride) + vec4] = elements;
     }
 }
 
