@@ -23,6 +23,8 @@
 pub mod analysis;
 mod counter;
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 pub mod decode;
 mod dropout;
 mod error;

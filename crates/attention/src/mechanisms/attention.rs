@@ -90,6 +90,11 @@ pub(crate) trait Attention {
         None
     }
 
+    /// The number of its features, if it is a chunked recurrence of [`scan`](crate::scan).
+    fn scan_features(&self, _d_head: usize) -> Option<usize> {
+        None
+    }
+
     /// An empty recurrent state, if it decodes with one instead of a key/value cache.
     fn state(&self, _kv_heads: usize) -> Option<LinearState> {
         self.features().map(LinearState::from_features)

@@ -14,10 +14,10 @@ use burn::tensor::Tensor;
 use zoo_spec::Linear;
 
 use super::{Attention, Call, Inputs};
-use crate::precision::{narrow, widen};
+use crate::precision::{narrow, widen, widened};
 use crate::scan::{
-    FeatureMap, KeyMask, append_ones, causal, fused, grouped_matmul, reject_score_options,
-    weighted_mean,
+    FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, fused,
+    grouped_matmul, kernel_for, reject_score_options, weighted_mean,
 };
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
@@ -37,6 +37,10 @@ impl Attention for Linear {
 
     fn features(&self) -> Option<FeatureMap> {
         Some(self.feature_map.into())
+    }
+
+    fn scan_features(&self, d_head: usize) -> Option<usize> {
+        Some(d_head)
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
@@ -72,23 +76,43 @@ pub fn linear(
     let key_mask = KeyMask::from_pattern(op, &options.pattern, &shape, &query.device());
 
     let stored = query.dtype();
-    let tensors = [query, key, value].map(widen);
     let scale = features.scale(options.scale, shape.default_scale());
-    let map = || features.scan_map();
-    if let Some(context) = fused(&tensors, &key_mask, &shape, map, scale) {
+    let count = features.count(shape.d_head);
+    let (kernel, dtype) = kernel_for(&query, &shape, count);
+    log::trace!("{op}: kernel {kernel}, {shape:?}");
+    let is_fused = match (kernel, &features) {
+        (ScanKernel::Cpu, _) | (ScanKernel::Cube, Features::Elu1 | Features::Relu) => true,
+        (ScanKernel::Cube, Features::Exponential(_)) | (ScanKernel::Composite, _) => false,
+    };
+    if is_fused {
+        let map = features.scan_map();
+        let context = fused([query, key, value], &key_mask, shape, map, scale, dtype);
         return narrow(context, stored);
     }
-    let [query, key, value] = tensors;
+    let [query, key, value] = [query, key, value].map(widen);
     let query = features.map_queries(query, scale);
     let (key, value, poison) = key_mask.finite(key, value, &shape, options.assume_finite);
     let key = features.map_keys(key, scale, &key_mask); // [batch, kv_heads, seq_k, features]
-    let value = append_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
-    let sums = if key_mask.is_causal {
-        causal(query, key, value, &shape, None)
-    } else {
-        grouped_matmul(query, key.swap_dims(2, 3).matmul(value))
-    }; // [batch, heads, seq_q, d_value + 1]
-    let context = weighted_mean(sums, shape.d_value);
+    let context = match kernel {
+        ScanKernel::Cpu | ScanKernel::Cube => {
+            let tensors = [query, key, value];
+            let shape = AttentionShape {
+                d_head: count,
+                ..shape
+            };
+            let map = ScanMap::Features;
+            fused(tensors, &key_mask, shape, map, [1.0, 1.0], widened(dtype))
+        }
+        ScanKernel::Composite => {
+            let value = append_ones(value); // [batch, kv_heads, seq_k, d_value + 1]
+            let sums = if key_mask.is_causal {
+                causal(query, key, value, &shape, None)
+            } else {
+                grouped_matmul(query, key.swap_dims(2, 3).matmul(value))
+            }; // [batch, heads, seq_q, d_value + 1]
+            weighted_mean(sums, shape.d_value)
+        }
+    };
     let context = match poison {
         Some(poison) => context + poison,
         None => context,

@@ -19,6 +19,7 @@ pub use self::params::{MechanismParams, init_matrix, init_vector};
 pub use self::strided::strided;
 use crate::AttentionOptions;
 use crate::flash::{FlashKernel, selected_kernel};
+use crate::scan::{ScanKernel, kernel_for};
 
 macro_rules! registry {
     ($($module:ident::$type:ident),+ $(,)?) => {
@@ -68,19 +69,45 @@ pub fn attend(
     output.context
 }
 
+/// The implementation that computes a mechanism.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MechanismKernel {
+    /// Of a single call of [`flash`](crate::flash()).
+    Flash(FlashKernel),
+    /// Of a chunked recurrence.
+    Scan(ScanKernel),
+}
+
+impl MechanismKernel {
+    /// Name of the kernel in tables and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flash(kernel) => kernel.name(),
+            Self::Scan(kernel) => kernel.name(),
+        }
+    }
+}
+
 /// The kernel that computes a mechanism on the backend of these tensors, or `None` if the mechanism
-/// is not a single call of [`flash`](crate::flash()). Panics are those of [`attend`].
+/// is neither a single call of [`flash`](crate::flash()) nor a chunked recurrence. Panics are those of
+/// [`attend`].
 pub fn selected_kernel_of(
     mechanism: &MechanismConfig,
     query: &Tensor<4>,
     key: &Tensor<4>,
     value: &Tensor<4>,
     options: &AttentionOptions,
-) -> Option<FlashKernel> {
+) -> Option<MechanismKernel> {
     let mechanism = implementation(mechanism);
     let [.., seq_k, d_head] = key.dims();
+    if let Some(features) = mechanism.scan_features(d_head) {
+        let shape = options.check_call("linear attention", [query, key, value]);
+        let (kernel, _) = kernel_for(query, &shape, features);
+        return Some(MechanismKernel::Scan(kernel));
+    }
     mechanism.is_flash().then(|| {
         let options = mechanism.options(options, seq_k, d_head);
-        selected_kernel(query, key, value, &options)
+        MechanismKernel::Flash(selected_kernel(query, key, value, &options))
     })
 }

@@ -41,6 +41,10 @@ impl Attention for Performer {
         Some(random_features(self))
     }
 
+    fn scan_features(&self, _: usize) -> Option<usize> {
+        Some(self.n_features)
+    }
+
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
         crate::scan::flops(shape, self.n_features)
     }

@@ -12,7 +12,9 @@ use zoo_spec::Retention;
 use super::{Attention, Call, Inputs, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::precision::{narrow, widen};
-use crate::scan::{KeyMask, LinearState, ScanMap, causal, fused, reject_score_options};
+use crate::scan::{
+    KeyMask, LinearState, ScanKernel, ScanMap, causal, fused, kernel_for, reject_score_options,
+};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Retention {
@@ -40,6 +42,10 @@ impl Attention for Retention {
         } else {
             context
         }
+    }
+
+    fn scan_features(&self, d_head: usize) -> Option<usize> {
+        Some(d_head)
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
@@ -82,13 +88,19 @@ pub fn retention(
     key_mask.check_causal(op, &options.pattern);
 
     let stored = query.dtype();
-    let tensors = [query, key, value].map(widen);
     let scale = options.scale.unwrap_or(shape.default_scale());
-    let map = || ScanMap::Decay(decays.into());
-    if let Some(context) = fused(&tensors, &key_mask, &shape, map, [scale, 1.0]) {
-        return narrow(context, stored);
+    let (kernel, dtype) = kernel_for(&query, &shape, shape.d_head);
+    log::trace!("{op}: kernel {kernel}, {shape:?}");
+    match kernel {
+        ScanKernel::Cpu | ScanKernel::Cube => {
+            let tensors = [query, key, value];
+            let map = ScanMap::Decay(decays.into());
+            let context = fused(tensors, &key_mask, shape, map, [scale, 1.0], dtype);
+            return narrow(context, stored);
+        }
+        ScanKernel::Composite => {}
     }
-    let [query, key, value] = tensors;
+    let [query, key, value] = [query, key, value].map(widen);
     let query = query.mul_scalar(scale);
     let (key, value, poison) = key_mask.finite(key, value, &shape, options.assume_finite);
     let context = causal(query, key, value, &shape, Some(decays));

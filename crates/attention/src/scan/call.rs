@@ -26,8 +26,20 @@ pub(crate) enum ScanMap {
     Relu,
     /// Random features.
     Exponential(Arc<Directions>),
+    /// Queries and keys are features already.
+    Features,
     /// Retention: the identity, with a decay for each key/value head.
     Decay(Arc<[f64]>),
+}
+
+impl ScanMap {
+    /// Whether contexts are weighted means.
+    pub(crate) fn is_normalised(&self) -> bool {
+        match self {
+            Self::Elu1 | Self::Relu | Self::Exponential(_) | Self::Features => true,
+            Self::Decay(_) => false,
+        }
+    }
 }
 
 /// The directions of random features, as factors of matmuls: rows are padded with zeros to whole

@@ -112,6 +112,14 @@ impl Features {
         }
     }
 
+    /// The number of features of a head.
+    pub(crate) fn count(&self, d_head: usize) -> usize {
+        match self {
+            Self::Elu1 | Self::Relu => d_head,
+            Self::Exponential(directions) => directions.dims()[2],
+        }
+    }
+
     /// The map for the fused scan. Panics if the directions cannot be read from their device.
     pub(crate) fn scan_map(&self) -> ScanMap {
         match self {

@@ -1,14 +1,28 @@
 //! Linear attention with a feature map, computed in chunks: time and memory are linear in the
 //! sequence length.
 //!
-//! On backends whose tensors are in host memory, the whole computation is one op with a hand-written
-//! backward pass, over SIMD kernels. Elsewhere it is composed of matmuls.
+//! On backends with kernels, the whole computation is one op with a hand-written backward pass: SIMD
+//! kernels for tensors in host memory, CubeCL kernels on wgpu, Vulkan and CUDA. Elsewhere it is
+//! composed of matmuls. [`ScanKernel`] lists the implementations.
 
 #[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
 mod call;
 mod chunked;
+#[cfg_attr(
+    not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+    allow(dead_code)
+)]
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 mod features;
+#[allow(deprecated)] // as above
+#[cfg_attr(
+    not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+mod host;
+mod kernel_choice;
 mod key_mask;
 #[allow(deprecated)] // as above
 mod ops;
@@ -17,19 +31,22 @@ mod state;
 mod weights;
 
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
-use zoo_kernels::hosts::location::is_host_f32;
+use burn::tensor::{DType, Tensor};
 
 pub(crate) use self::call::ScanMap;
 use self::call::{ScanInputs, ScanSettings};
 pub(crate) use self::chunked::causal;
+pub(crate) use self::features::Features;
 pub use self::features::{FeatureMap, RandomFeatures};
+pub use self::kernel_choice::ScanKernel;
+pub(crate) use self::kernel_choice::kernel_for;
 pub(crate) use self::key_mask::KeyMask;
 use self::ops::LinearScan;
 pub use self::resample::ResampledFeatures;
 pub use self::state::LinearState;
 pub(crate) use self::weights::{linear_weights, retention_weights};
 use crate::flash::DenseMask;
+use crate::precision::narrow;
 use crate::{AttentionOptions, AttentionShape};
 
 /// Floating-point operations of a forward pass: keys added to the state, queries applied to it.
@@ -38,25 +55,23 @@ pub(crate) fn flops(shape: &AttentionShape, features: usize) -> f64 {
     2.0 * (rows * features * shape.d_value) as f64
 }
 
-/// Linear attention or retention as one op, if the tensors are `f32` in host memory. `map` is called
-/// only then.
+/// Linear attention or retention as one op, in a type that the [selected kernel](kernel_for)
+/// supports. `shape.d_head` is the width of queries and keys.
 pub(crate) fn fused(
-    [query, key, value]: &[Tensor<4>; 3],
+    tensors: [Tensor<4>; 3],
     key_mask: &KeyMask,
-    shape: &AttentionShape,
-    map: impl FnOnce() -> ScanMap,
+    shape: AttentionShape,
+    map: ScanMap,
     scale: [f64; 2],
-) -> Option<Tensor<4>> {
-    if ![query, key, value].into_iter().all(is_host_f32) {
-        return None;
-    }
+    dtype: DType,
+) -> Tensor<4> {
     let settings = ScanSettings {
-        shape: *shape,
+        shape,
         is_causal: key_mask.is_causal,
-        map: map(),
+        map,
         scale,
     };
-    let [query, key, value] = [query, key, value].map(|tensor| tensor.clone().into_dispatch());
+    let [query, key, value] = tensors.map(|tensor| narrow(tensor, dtype).into_dispatch());
     let inputs = ScanInputs::<Dispatch> {
         query,
         key,
@@ -67,7 +82,7 @@ pub(crate) fn fused(
         },
     };
     let context = <Dispatch as LinearScan>::linear_scan(inputs, settings);
-    Some(Tensor::from_dispatch(context))
+    Tensor::from_dispatch(context)
 }
 
 /// The first `d_value` elements of each row, divided by the last.

@@ -1,11 +1,16 @@
 //! Mechanisms other than full softmax attention, on the problems of the catalogue that they accept,
 //! with sizes that fit several times into small problems.
 
+use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::linear::linear;
-use zoo_attention::mechanisms::{BigBird, Fixed, Linear, LinearFeatures, Lsh, Performer, Strided};
-use zoo_attention::scan::{FeatureMap, RandomFeatures};
+use zoo_attention::mechanisms::{
+    BigBird, Fixed, Linear, LinearFeatures, Lsh, MechanismKernel, Performer, Strided,
+    selected_kernel_of,
+};
+use zoo_attention::scan::{FeatureMap, RandomFeatures, ScanKernel};
 use zoo_oracle::expected_kv_heads;
 
+use crate::flash::default_kernel;
 use crate::masked_values::filled;
 use crate::prelude::*;
 use crate::{MAX_ERRORS, add_problem_in_half, record_errors};
@@ -60,6 +65,11 @@ const PROBLEMS: [&str; 12] = [
 /// chunks than are summed at once.
 fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
     let grouped = Problem::new("both-directions", [2, 4, 50, 50, 8]).with_kv_heads(2);
+    // Several blocks of columns, in the last of which a part is padding.
+    let wide = Problem::new("wide-heads", [1, 4, 70, 100, 100])
+        .with_kv_heads(2)
+        .with_d_value(70)
+        .with_mask(Mask::Causal);
     let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
     // Several rows and tiles of gathered queries and keys.
     let options = Problem::new("options", [2, 4, 230, 300, 8])
@@ -96,7 +106,10 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         ("fixed", fixed(None, 2), grouped.clone()),
         // The last block has none of its summary columns, and one of five.
         ("fixed-by-16", fixed(Some(16), 3), grouped.clone()),
-        ("fixed-by-9", fixed(Some(9), 5), grouped),
+        ("fixed-by-9", fixed(Some(9), 5), grouped.clone()),
+        ("linear", Mechanism::Linear.into(), grouped),
+        ("linear", Mechanism::Linear.into(), wide.clone()),
+        ("retention", Mechanism::Retention.into(), wide),
         ("linear", Mechanism::Linear.into(), long.clone()),
         ("retention", Mechanism::Retention.into(), long),
     ]
@@ -185,6 +198,29 @@ pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
 }
 
 const TESTS: &[(&str, Test)] = &[
+    ("linear/has-a-kernel-for-inference-and-training", |device| {
+        let flash = default_kernel(device);
+        let expected = match flash {
+            kernel if kernel.is_cpu() => ScanKernel::Cpu,
+            FlashKernel::Cube => ScanKernel::Cube,
+            _ => ScanKernel::Composite,
+        };
+        for mechanism in [
+            Mechanism::Linear,
+            Mechanism::Retention,
+            Mechanism::Performer,
+        ] {
+            let config = mechanism.into();
+            let problem = Problem::new("kernel", [2, 4, 30, 70, 5]).with_mask(Mask::Causal);
+            for device in [device.clone(), device.clone().autodiff()] {
+                let tensors = Tensors::from_problem(&problem, &device);
+                let [query, key, value] = [&tensors.query, &tensors.key, &tensors.value];
+                let kernel = selected_kernel_of(&config, query, key, value, &tensors.options);
+                let expected = Some(MechanismKernel::Scan(expected));
+                assert_eq!(kernel, expected, "{}, flash: {flash}", mechanism.name());
+            }
+        }
+    }),
     ("linear/heads-in-several-groups", |device| {
         // Three of four KV heads of one example are processed together.
         let problem = Problem::new("large-heads", [2, 8, 1100, 1100, 128])

@@ -4,7 +4,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::layout::Layout;
-use super::memory::{Matrix, Rows};
+pub(super) use crate::cube::rows::{TensorStrides, TensorStridesLaunch};
 use crate::flash::call::TiledSettings;
 
 #[derive(CubeType, Clone, Copy)]
@@ -63,41 +63,6 @@ pub(super) struct Call {
     pub(super) plan_example: u32,
     pub(super) runs_offset: u32,
     pub(super) bitmaps_offset: u32,
-}
-
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(super) struct TensorStrides {
-    pub(super) example: u32,
-    pub(super) head: u32,
-    pub(super) row: u32,
-}
-
-#[cube]
-impl TensorStrides {
-    /// The `count` rows of a head.
-    pub(super) fn matrix<'a, E: Float, N: Size>(
-        &self,
-        elements: &'a [Vector<E, N>],
-        example: usize,
-        head: usize,
-        count: u32,
-        width: u32,
-    ) -> Matrix<'a, E, N> {
-        let rows = Rows {
-            start: example * self.example as usize + head * self.head as usize,
-            stride: self.row as usize,
-            count: count as usize,
-            width: width as usize,
-        };
-        Matrix::new(elements, rows)
-    }
-}
-
-impl TensorStridesLaunch {
-    pub(super) fn from_tensor(tensor: &CubeTensor) -> Self {
-        let strides = tensor.meta.strides();
-        Self::new(strides[0] as u32, strides[1] as u32, strides[2] as u32)
-    }
 }
 
 /// Strides of a tensor that broadcasts to the scores.

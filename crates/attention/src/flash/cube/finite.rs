@@ -8,6 +8,7 @@ use cubecl::prelude::*;
 
 use super::layout::Matmul;
 use super::memory::{Matrix, SharedMemory, StoredVec4, Vec4, load_vec4, tile_row_offset};
+pub(super) use crate::cube::rows::is_finite;
 
 /// [`load_vec4`]. If keys may be masked, non-finite elements are replaced by zeros and the flag in
 /// shared memory is set.
@@ -35,12 +36,6 @@ pub(super) fn load_finite<E: Float, N: Size>(
         }
     }
     loaded
-}
-
-/// Checks the bits: shader compilers may assume that every float is finite.
-#[cube]
-pub(super) fn is_finite(element: f32) -> bool {
-    u32::reinterpret(element) & 0x7f80_0000u32 != 0x7f80_0000u32
 }
 
 /// Makes the sums of rows infinite or NaN that have a non-zero weight for a non-finite row of the

@@ -1,12 +1,7 @@
-//! The kernels as custom operations in Burn's fusion queue.
+//! The kernels as operations in Burn's fusion queue.
 
-use burn::backend::fusion::custom::{
-    CustomOpIr, HandleContainer, Operation, OperationIr, OperationOutput, StreamId, TensorIr,
-};
-use burn::backend::fusion::{ExecutionError, FusionBackend, FusionRuntime};
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Cube, DType, Shape, TensorMetadata};
-use burn_cubecl::CubeBackend;
+use burn::backend::{Cube, DType, TensorMetadata};
 
 #[cfg(feature = "autotune")]
 use super::autotune::launch_tuned as launch;
@@ -15,24 +10,12 @@ use super::launch::launch;
 use super::launch::{BackwardInputs, KernelInputs};
 use super::layout::KernelLayout;
 use super::support::{Pass, layouts};
+use crate::cube::op;
 use crate::flash::call::{
     DenseMask, InputGrads, Inputs, Optional, OutputGrads, Outputs, Saved, TiledSettings,
 };
 use crate::flash::ops::{TiledBackward, TiledForward};
 use crate::flash::portable;
-
-type Runtime = <CubeBackend as FusionBackend>::FusionRuntime;
-type Handles = HandleContainer<<Runtime as FusionRuntime>::FusionHandle>;
-
-#[derive(Debug)]
-struct FlashOp {
-    ir: CustomOpIr,
-    pass: Pass,
-    settings: TiledSettings,
-    layout: KernelLayout,
-    has_mask: bool,
-    has_bias: bool,
-}
 
 impl TiledForward for Cube {
     fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
@@ -82,26 +65,19 @@ fn register(
     settings: TiledSettings,
     layout: KernelLayout,
 ) -> [FloatTensor<Cube>; 3] {
-    let client = tensors.query.client.clone();
     let dtype = tensors.query.dtype();
-    let has_mask = tensors.mask.as_ref().is_some();
     let has_bias = tensors.bias.as_ref().is_some();
-    // The mask is first, because the others are float tensors.
-    let mut inputs = Vec::new();
-    if let DenseMask::Bool(mask) = tensors.mask {
-        inputs.push(mask.into_ir());
-    }
+    let mask = match tensors.mask {
+        DenseMask::None => None,
+        DenseMask::Bool(mask) => Some(mask),
+    };
     let mut floats = vec![tensors.query, tensors.key, tensors.value];
     if let Optional::Tensor(bias) = tensors.bias {
         floats.push(bias);
     }
     floats.extend(others);
-    inputs.extend(floats.into_iter().map(|tensor| tensor.into_ir()));
     let shape = &settings.shape;
-    let result = |heads, rows, width, dtype| {
-        let dims = [shape.batch, heads, rows, width];
-        TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
-    };
+    let result = |heads, rows, width, dtype| ([shape.batch, heads, rows, width], dtype);
     let (name, outputs) = match pass {
         Pass::Forward => (
             "zoo::tiled_forward",
@@ -120,47 +96,23 @@ fn register(
             ],
         ),
     };
-    let op = FlashOp {
-        ir: CustomOpIr::new(name, &inputs, &outputs),
-        pass,
-        settings,
-        layout,
-        has_mask,
-        has_bias,
-    };
-    let ir = OperationIr::Custom(op.ir.clone());
-    client.register(StreamId::current(), ir, op).outputs()
-}
-
-impl Operation<Runtime> for FlashOp {
-    fn execute(&self, handles: &mut Handles) -> Result<(), ExecutionError> {
-        let (masks, floats) = self.ir.inputs.split_at(usize::from(self.has_mask));
-        let mask = masks.first();
-        let mask = mask.map(|mask| handles.get_bool_tensor::<CubeBackend>(mask));
-        let mut floats = floats
-            .iter()
-            .map(|input| handles.get_float_tensor::<CubeBackend>(input));
-        let mut next = || floats.next().expect("an input tensor");
+    op::register(name, mask, floats, outputs, move |mut inputs| {
         let kernel_inputs = KernelInputs {
-            query: next(),
-            key: next(),
-            value: next(),
-            mask,
-            bias: self.has_bias.then(&mut next),
+            query: inputs.next(),
+            key: inputs.next(),
+            value: inputs.next(),
+            bias: has_bias.then(|| inputs.next()),
+            mask: inputs.mask.take(),
         };
-        let saved = match self.pass {
+        let saved = match pass {
             Pass::Forward => None,
             Pass::Backward => Some(BackwardInputs {
-                context: next(),
-                stats: next(),
-                d_context: next(),
-                d_log_sum_exp: floats.next(),
+                context: inputs.next(),
+                stats: inputs.next(),
+                d_context: inputs.next(),
+                d_log_sum_exp: inputs.floats.next(),
             }),
         };
-        let results = launch(kernel_inputs, saved, &self.settings, self.layout);
-        for (output, result) in self.ir.outputs.iter().zip(results) {
-            handles.register_float_tensor::<CubeBackend>(&output.id, result);
-        }
-        Ok(())
-    }
+        launch(kernel_inputs, saved, &settings, layout)
+    })
 }

@@ -1,7 +1,7 @@
 //! Kernel launches.
 
+use burn::backend::DType;
 use burn::backend::cubecl::dtype_to_storage_type;
-use burn::backend::{DType, Shape};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
@@ -14,11 +14,14 @@ use super::backward_queries::backward_queries;
 use super::call::{
     BroadcastStridesLaunch, CallLaunch, KernelArgsLaunch, TensorStridesLaunch, table,
 };
-use super::delta::compute_deltas;
 use super::device_plan::{DevicePlan, PlanKey, RowAxis};
 use super::forward::forward;
 use super::layout::{KernelLayout, Layout};
 use super::mma::{self, MmaArgsLaunch, MmaLayout};
+use crate::cube::delta::deltas;
+use crate::cube::launch::{
+    buffer, cube_count, empty_like, has_aligned_rows, into_contiguous_rows, word_buffer,
+};
 use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
 
@@ -39,9 +42,6 @@ pub(super) struct BackwardInputs {
     pub(super) d_context: CubeTensor,
     pub(super) d_log_sum_exp: Option<CubeTensor>,
 }
-
-/// Units per cube of [`compute_deltas`].
-const DELTA_UNITS: u32 = 64;
 
 /// Launches a kernel over the tiles of a plan. `blocks` has the widths of the results that its
 /// units accumulate in blocks of columns.
@@ -152,27 +152,12 @@ fn launch_backward(
         KernelLayout::Mma(layout) => KernelLayout::Mma(layout.with_query_gradient()),
     };
     let plan = args.plan(settings, query_layout.tile(), RowAxis::Queries);
-    let deltas = args.empty([shape.batch, shape.heads, shape.seq_q, 1], DType::F32);
-    // SAFETY: as in `launch_over_tiles`.
-    unsafe {
-        compute_deltas::launch_unchecked(
-            &args.client,
-            cube_count([
-                shape.seq_q.div_ceil(DELTA_UNITS as usize),
-                shape.heads,
-                shape.batch,
-            ]),
-            CubeDim::new_1d(DELTA_UNITS),
-            args.vector_width,
-            buffer(&context),
-            buffer(&args.d_context),
-            buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
-            buffer(&deltas),
-            args.call(settings, &plan.plan),
-            u32::from(d_log_sum_exp.is_some()),
-            args.elem(),
-        );
-    }
+    let deltas = deltas(
+        &context,
+        &args.d_context,
+        d_log_sum_exp.as_ref(),
+        args.vector_width,
+    );
 
     let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
     let d_query = grad(&args.query);
@@ -261,15 +246,7 @@ impl LaunchArgs {
     }
 
     fn empty(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
-        let shape = Shape::from(dims);
-        let bytes = shape.num_elements() * dtype.size();
-        CubeTensor::new_contiguous(
-            self.client.clone(),
-            self.query.device.clone(),
-            shape,
-            self.client.empty(bytes),
-            dtype,
-        )
+        empty_like(&self.query, dims, dtype)
     }
 
     fn elem(&self) -> ElemType {
@@ -378,41 +355,3 @@ struct UploadedPlan {
 
 /// Plans in device memory. A model uses the same few in every layer and step.
 static UPLOADED_PLANS: Memo<(PlanKey, String), Handle> = Memo::new();
-
-fn word_buffer(handle: &Handle) -> BufferArg {
-    let length = handle.size() as usize / size_of::<u32>();
-    // SAFETY: the length is that of the handle.
-    unsafe { BufferArg::from_raw_parts(handle.clone(), length) }
-}
-
-fn buffer(tensor: &CubeTensor) -> BufferArg {
-    let length = tensor.handle.size() as usize / tensor.dtype.size();
-    // SAFETY: the length is that of the handle.
-    unsafe { BufferArg::from_raw_parts(tensor.handle.clone(), length) }
-}
-
-fn cube_count([x, y, z]: [usize; 3]) -> CubeCount {
-    CubeCount::Static(x as u32, y as u32, z as u32)
-}
-
-/// Copies a tensor unless its rows are contiguous.
-fn into_contiguous_rows(tensor: CubeTensor) -> CubeTensor {
-    if has_contiguous_rows(&tensor) {
-        tensor
-    } else {
-        into_contiguous(tensor)
-    }
-}
-
-fn has_contiguous_rows(tensor: &CubeTensor) -> bool {
-    !tensor.meta.is_tiled() && (tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1)
-}
-
-/// Whether every row is contiguous and aligned to `width` elements.
-fn has_aligned_rows(tensor: &CubeTensor, width: usize) -> bool {
-    let offset = tensor.handle.offset_start.unwrap_or(0);
-    let strides = tensor.meta.strides();
-    has_contiguous_rows(tensor)
-        && offset.is_multiple_of((width * tensor.dtype.size()) as u64)
-        && (0..3).all(|dim| strides[dim].is_multiple_of(width))
-}

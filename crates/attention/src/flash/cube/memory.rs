@@ -1,13 +1,11 @@
-//! Rows of matrices in global memory, and the shared memory of a cube.
+//! The shared memory of a cube.
 
 use cubecl::prelude::*;
 
 use super::layout::Layout;
-
-pub(super) type Vec4 = Vector<f32, Const<4>>;
-
-/// A vec4 of the type in global memory.
-pub(super) type StoredVec4<E> = Vector<E, Const<4>>;
+pub(super) use crate::cube::rows::{
+    Matrix, Rows, StoredVec4, Vec4, contiguous_rows, load_vec4, store_vec4,
+};
 
 #[derive(CubeType)]
 pub(super) struct SharedMemory<E: Float> {
@@ -31,64 +29,6 @@ impl<E: Float> SharedMemory<E> {
     }
 }
 
-/// The location of some rows of a matrix. Rows and columns out of range are read as zeros.
-#[derive(CubeType, Clone, Copy)]
-#[expand(derive(Clone, Copy))]
-pub(super) struct Rows {
-    pub(super) start: usize,
-    pub(super) stride: usize,
-    pub(super) count: usize,
-    pub(super) width: usize,
-}
-
-/// The rows of a head in global memory, numbered from row `first` on.
-#[derive(CubeType)]
-pub(super) struct Matrix<'a, E: Float, N: Size> {
-    pub(super) elements: &'a [Vector<E, N>],
-    pub(super) rows: Rows,
-    first: usize,
-}
-
-#[cube]
-impl<'a, E: Float, N: Size> Matrix<'a, E, N> {
-    pub(super) fn new(elements: &'a [Vector<E, N>], rows: Rows) -> Matrix<'a, E, N> {
-        Matrix::<'a, E, N> {
-            elements,
-            rows,
-            first: 0usize,
-        }
-    }
-
-    pub(super) fn has_row(&self, row: usize) -> bool {
-        self.first + row < self.rows.count
-    }
-
-    /// The index of an element of a row among all elements.
-    pub(super) fn index(&self, row: usize, column: usize) -> usize {
-        self.rows.start + (self.first + row) * self.rows.stride + column
-    }
-
-    /// The rows from `first` on.
-    pub(super) fn at(&self, first: usize) -> Matrix<'a, E, N> {
-        Matrix::<'a, E, N> {
-            elements: self.elements,
-            rows: self.rows,
-            first,
-        }
-    }
-}
-
-/// The rows of head number `head` of a contiguous tensor.
-#[cube]
-pub(super) fn contiguous_rows(head: usize, count: u32, width: u32) -> Rows {
-    Rows {
-        start: head * count as usize * width as usize,
-        stride: width as usize,
-        count: count as usize,
-        width: width as usize,
-    }
-}
-
 #[cube]
 pub(super) fn zero_sums(#[comptime] len: usize) -> Array<Vec4> {
     let mut sums = Array::<Vec4>::new(len);
@@ -105,68 +45,6 @@ pub(super) fn unit_position(#[comptime] layout: Layout) -> (usize, usize) {
     let cube_side = comptime!(layout.cube_side);
     let unit = UNIT_POS as usize;
     (unit / cube_side, unit % cube_side)
-}
-
-#[cube]
-pub(super) fn load_vec4<E: Float, N: Size>(
-    matrix: &Matrix<'_, E, N>,
-    row_in: usize,
-    vec4: usize,
-) -> StoredVec4<E> {
-    let rows = &matrix.rows;
-    let row = matrix.first + row_in;
-    let mut loaded = StoredVec4::<E>::new(E::from_int(0));
-    let column = vec4 * 4;
-    let width = N::value();
-    if row < rows.count && column < rows.width {
-        let offset = rows.start + row * rows.stride + column;
-        if comptime!(width == 4) {
-            let whole = matrix.elements[offset / 4];
-            #[unroll]
-            for i in 0..4usize {
-                loaded.insert(i, whole.extract(i));
-            }
-        } else {
-            #[unroll]
-            for i in 0..4usize {
-                if column + i < rows.width {
-                    loaded.insert(i, matrix.elements[offset + i].extract(0usize));
-                }
-            }
-        }
-    }
-    loaded
-}
-
-/// Stores vec4 number `vec4` of a row, as far as it is within the row.
-#[cube]
-pub(super) fn store_vec4<E: Float, N: Size>(
-    matrix: &mut [Vector<E, N>],
-    rows: &Rows,
-    row: usize,
-    vec4: usize,
-    values: Vec4,
-) {
-    let column = vec4 * 4;
-    let width = N::value();
-    if row < rows.count && column < rows.width {
-        let offset = rows.start + row * rows.stride + column;
-        if comptime!(width == 4) {
-            let mut whole = Vector::<E, N>::new(E::from_int(0));
-            #[unroll]
-            for i in 0..4usize {
-                whole.insert(i, E::cast_from(values.extract(i)));
-            }
-            matrix[offset / 4] = whole;
-        } else {
-            #[unroll]
-            for i in 0..4usize {
-                if column + i < rows.width {
-                    matrix[offset + i] = Vector::new(E::cast_from(values.extract(i)));
-                }
-            }
-        }
-    }
 }
 
 /// The offset of a row of a tile in shared memory.

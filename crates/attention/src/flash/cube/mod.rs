@@ -16,7 +16,6 @@ mod backward_keys;
 mod backward_queries;
 mod call;
 mod cmma;
-mod delta;
 mod device_plan;
 mod finite;
 mod forward;

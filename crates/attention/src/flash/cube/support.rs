@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use burn::backend::DType;
-use burn::backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::CubeDevice;
 use cubecl::client::Client;
 use cubecl::ir::features::{MmaConfig, TypeUsage};
@@ -13,6 +12,8 @@ use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, KernelLayout, Layout, Matmul, PLANE_SIZE};
 use super::mma::{MmaLayout, MmaType};
 use crate::AttentionShape;
+use crate::cube::launch::half_type;
+pub(super) use crate::cube::launch::is_software;
 use crate::flash::FlashKernel;
 use crate::flash::call::{Program, TiledSettings};
 
@@ -258,10 +259,6 @@ fn has_cmma(properties: &DeviceProperties, dtype: DType) -> bool {
         && hardware.plane_size_max == plane
         && usage.is_superset(TypeUsage::Buffer | TypeUsage::Conversion)
         && properties.features.matmul.cmma.contains(&config)
-}
-
-pub(super) fn is_software(properties: &DeviceProperties) -> bool {
-    properties.identity.physical.is_none()
 }
 
 /// Layouts in order of preference; `None` if the tile loops are faster.

@@ -155,7 +155,7 @@ impl Call<'_> {
             d_head, d_value, ..
         } = self.shape;
         let features = match self.map {
-            ScanMap::Elu1 | ScanMap::Relu | ScanMap::Decay(_) => d_head,
+            ScanMap::Elu1 | ScanMap::Relu | ScanMap::Features | ScanMap::Decay(_) => d_head,
             ScanMap::Exponential(directions) => directions.count,
         };
         let sums = d_value + usize::from(self.is_normalised());
@@ -174,17 +174,14 @@ impl Call<'_> {
 
     /// Whether contexts are weighted means.
     pub(super) fn is_normalised(&self) -> bool {
-        match self.map {
-            ScanMap::Elu1 | ScanMap::Relu | ScanMap::Exponential(_) => true,
-            ScanMap::Decay(_) => false,
-        }
+        self.map.is_normalised()
     }
 
     pub(super) fn elementwise(&self) -> Option<Elementwise> {
         match self.map {
             ScanMap::Elu1 => Some(Elementwise::Elu1),
             ScanMap::Relu => Some(Elementwise::Relu),
-            ScanMap::Decay(_) => Some(Elementwise::Identity),
+            ScanMap::Features | ScanMap::Decay(_) => Some(Elementwise::Identity),
             ScanMap::Exponential(_) => None,
         }
     }
@@ -193,7 +190,7 @@ impl Call<'_> {
     pub(super) fn decay(&self, head: Head) -> Option<f64> {
         match self.map {
             ScanMap::Decay(decays) => Some(decays[head.kv_head]),
-            ScanMap::Elu1 | ScanMap::Relu | ScanMap::Exponential(_) => None,
+            ScanMap::Elu1 | ScanMap::Relu | ScanMap::Exponential(_) | ScanMap::Features => None,
         }
     }
 

@@ -252,7 +252,7 @@ pub(super) fn write_grads(
     let Strided { rows: from, stride } = mapped.rows;
     let scale = mapped.scale;
     match call.map {
-        ScanMap::Elu1 | ScanMap::Relu | ScanMap::Decay(_) => {
+        ScanMap::Elu1 | ScanMap::Relu | ScanMap::Features | ScanMap::Decay(_) => {
             let size = feature_size(&widths, count);
             let len = count * widths.wide_features;
             assert!(

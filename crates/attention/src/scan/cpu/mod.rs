@@ -36,7 +36,7 @@ const MIN_SEGMENT: usize = 8;
 
 /// What the forward pass saves besides the context.
 #[derive(Debug)]
-pub(super) struct Stats {
+pub(crate) struct Stats {
     /// `[batch, heads, seq_q]`: sums of weights; empty for retention.
     denominators: Vec<f32>,
     /// `[batch, kv_heads, chunks]`: the maximum exponent of the keys up to each chunk, in base 2;
@@ -44,13 +44,6 @@ pub(super) struct Stats {
     shifts: Vec<f32>,
     /// For each example and key/value head, the first key that is visible and not finite.
     first_bad: Vec<Option<usize>>,
-}
-
-impl Stats {
-    /// Whether the context was divided by the sums of weights.
-    pub(super) fn is_normalised(&self) -> bool {
-        !self.denominators.is_empty()
-    }
 }
 
 /// The number of segments for enough tasks to balance the load of the threads.

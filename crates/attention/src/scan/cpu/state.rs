@@ -26,7 +26,7 @@ impl State {
             sums: vec![0.0; len],
             shift: match call.map {
                 ScanMap::Exponential(_) => NO_SHIFT,
-                ScanMap::Elu1 | ScanMap::Relu | ScanMap::Decay(_) => 0.0,
+                ScanMap::Elu1 | ScanMap::Relu | ScanMap::Features | ScanMap::Decay(_) => 0.0,
             },
             is_empty: true,
             bad: None,

@@ -1,0 +1,79 @@
+//! Buffers, sizes and layouts of kernel launches.
+
+use burn::backend::cubecl::dtype_to_storage_type;
+use burn::backend::{DType, Shape};
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::ir::{DeviceProperties, ElemType};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+pub(crate) fn word_buffer(handle: &Handle) -> BufferArg {
+    let length = handle.size() as usize / size_of::<u32>();
+    // SAFETY: the length is that of the handle.
+    unsafe { BufferArg::from_raw_parts(handle.clone(), length) }
+}
+
+pub(crate) fn buffer(tensor: &CubeTensor) -> BufferArg {
+    let length = tensor.handle.size() as usize / tensor.dtype.size();
+    // SAFETY: the length is that of the handle.
+    unsafe { BufferArg::from_raw_parts(tensor.handle.clone(), length) }
+}
+
+/// Kernels launched by the tests of this crate.
+#[cfg(test)]
+pub(crate) static LAUNCHES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// The number of cubes of a launch.
+pub(crate) fn cube_count([x, y, z]: [usize; 3]) -> CubeCount {
+    #[cfg(test)]
+    LAUNCHES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    CubeCount::Static(x as u32, y as u32, z as u32)
+}
+
+/// Copies a tensor unless its rows are contiguous.
+pub(crate) fn into_contiguous_rows(tensor: CubeTensor) -> CubeTensor {
+    if has_contiguous_rows(&tensor) {
+        tensor
+    } else {
+        into_contiguous(tensor)
+    }
+}
+
+pub(crate) fn has_contiguous_rows(tensor: &CubeTensor) -> bool {
+    !tensor.meta.is_tiled() && (tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1)
+}
+
+/// Whether every row is contiguous and aligned to `width` elements.
+pub(crate) fn has_aligned_rows(tensor: &CubeTensor, width: usize) -> bool {
+    let offset = tensor.handle.offset_start.unwrap_or(0);
+    let strides = tensor.meta.strides();
+    has_contiguous_rows(tensor)
+        && offset.is_multiple_of((width * tensor.dtype.size()) as u64)
+        && (0..3).all(|dim| strides[dim].is_multiple_of(width))
+}
+
+/// An uninitialised tensor on the device of another.
+pub(crate) fn empty_like(tensor: &CubeTensor, dims: [usize; 4], dtype: DType) -> CubeTensor {
+    let shape = Shape::from(dims);
+    let bytes = shape.num_elements() * dtype.size();
+    CubeTensor::new_contiguous(
+        tensor.client.clone(),
+        tensor.device.clone(),
+        shape,
+        tensor.client.empty(bytes),
+        dtype,
+    )
+}
+
+/// The element type of a half-precision tensor.
+pub(crate) fn half_type(dtype: DType) -> Option<ElemType> {
+    match dtype {
+        DType::F16 | DType::BF16 => Some(dtype_to_storage_type(dtype)),
+        _ => None,
+    }
+}
+
+pub(crate) fn is_software(properties: &DeviceProperties) -> bool {
+    properties.identity.physical.is_none()
+}
