@@ -240,9 +240,8 @@ fn has_mma(properties: &DeviceProperties, ty: MmaType) -> bool {
 }
 
 fn has_cmma(properties: &DeviceProperties, dtype: DType) -> bool {
-    let elem = match dtype {
-        DType::F16 | DType::BF16 => dtype_to_storage_type(dtype),
-        _ => return false,
+    let Some(elem) = half_type(dtype) else {
+        return false;
     };
     let hardware = &properties.hardware;
     let (plane, side) = (PLANE_SIZE as u32, FRAGMENT as u32);
