@@ -1,11 +1,14 @@
 //! Comparison of a mechanism with the oracle on a problem.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 use burn::tensor::{DType, Device, Tensor, TensorData, s};
 use zoo_attention::flash::FlashKernel;
-use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
-use zoo_attention::scan::RandomFeatures;
+use zoo_attention::mechanisms::{
+    Hashing, MechanismKernel, init_matrix, init_vector, selected_kernel_of,
+};
+use zoo_attention::scan::{RandomFeatures, ScanKernel};
 use zoo_attention::{Mechanism, MechanismConfig, flash};
 use zoo_oracle::{
     Difference, Formula, Mask, Mismatch, Parameter, Precision, Problem, Solution, Tolerance,
@@ -158,19 +161,21 @@ pub fn compare_context(
     queries: &[usize],
     context: Tensor<4>,
 ) -> Result<Errors, Mismatch> {
+    let precision = precision_of(mechanism, problem, tensors);
     let problem = &reference_problem(mechanism, problem, tensors);
     let solution = solve_for(problem, &tensors.inputs(), queries);
-    compare_with_solution(problem, &solution, tensors, queries, context)
+    compare_with_solution(precision, problem, &solution, tensors, queries, context)
 }
 
 fn compare_with_solution(
+    precision: Precision,
     problem: &Problem,
     solution: &Solution,
     tensors: &Tensors,
     queries: &[usize],
     context: Tensor<4>,
 ) -> Result<Errors, Mismatch> {
-    let tolerance = forward_tolerance(precision(tensors), problem, solution.largest_score);
+    let tolerance = forward_tolerance(precision, problem, solution.largest_score);
     let tolerance = looser_in_half(tolerance, tensors);
     let context = rows(&to_vec(context), queries, problem.d_value);
     let error = tolerance.check("context", &context, &solution.context)?;
@@ -189,14 +194,16 @@ pub fn compare_gradients(
     tensors: Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
+    let precision = precision_of(mechanism, problem, &tensors);
     let problem = &reference_problem(mechanism, problem, &tensors);
     let solution = solve_for(problem, &tensors.inputs(), queries);
-    let backward = precision(&tensors).backward(solution.largest_score);
+    let backward = precision.backward(solution.largest_score);
     let backward = looser_in_half(backward, &tensors);
     let tracked = tensors.clone().require_grad();
     let (context, gradients) = tracked.forward_backward(mechanism);
 
-    let mut errors = compare_with_solution(problem, &solution, &tensors, queries, context)?;
+    let mut errors =
+        compare_with_solution(precision, problem, &solution, &tensors, queries, context)?;
     // Queries without output gradient have a gradient only as keys.
     let mut d_query = solution.d_query_as_key;
     d_query.resize(problem.queries() * problem.d_head, 0.0);
@@ -260,7 +267,7 @@ fn forward_tolerance(precision: Precision, problem: &Problem, largest_score: f64
 /// scores for the tensor cores.
 fn looser_in_half(default: Tolerance, tensors: &Tensors) -> Tolerance {
     const ROUNDINGS: f64 = 4.0;
-    let is_half = precision(tensors) != Precision::F32;
+    let is_half = matches!(tensors.query.dtype(), DType::F16 | DType::BF16);
     if !is_half || !tensors.kernel().supports_half() {
         return default;
     }
@@ -285,6 +292,40 @@ pub fn precision(tensors: &Tensors) -> Precision {
         DType::BF16 => Precision::Bf16,
         _ => f32_precision(&tensors.query.device()),
     }
+}
+
+/// Precision of a mechanism: that of [`precision`], but `f32` if our kernels compute all of it.
+fn precision_of(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Precision {
+    let has_matmuls = match tensors.apply(|query, key, value, options| {
+        selected_kernel_of(mechanism, &query, &key, &value, options)
+    }) {
+        Some(MechanismKernel::Flash(kernel)) => {
+            matches!(kernel, FlashKernel::TileLoops | FlashKernel::Composite)
+        }
+        Some(MechanismKernel::Scan(kernel)) => kernel == ScanKernel::Composite,
+        Some(_) | None => true,
+    };
+    match precision(tensors) {
+        Precision::Tf32 if !has_matmuls && !multiplies_parameters(mechanism, problem) => {
+            Precision::F32
+        }
+        precision => precision,
+    }
+}
+
+/// Whether a mechanism multiplies queries or keys by a matrix of parameters.
+fn multiplies_parameters(mechanism: &MechanismConfig, problem: &Problem) -> bool {
+    let multiplies = Cell::new(false);
+    problem.with_mechanism(mechanism, |parameter| {
+        match parameter {
+            Parameter::Directions { .. }
+            | Parameter::Matrix { .. }
+            | Parameter::HashDirections { .. } => multiplies.set(true),
+            Parameter::Vector { .. } | Parameter::Hashes { .. } => {}
+        }
+        vec![0.0; parameter.num_elements()]
+    });
+    multiplies.get()
 }
 
 /// Precision of matmuls in `f32` on the device of this process. Burn's on `cuda` round their operands
