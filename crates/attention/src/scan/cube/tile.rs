@@ -115,6 +115,11 @@ pub(super) const MEMORY_BYTES: usize = 16 * MEMORY_VEC4S + 4 * FLAGS;
 /// A flag for each row, and one for all.
 pub(super) const FLAGS: usize = CHUNK + 1;
 
+// Every adapter has 32 KiB; operands, and the vec4s that all rows of 64 elements reduce, fit.
+const _: () = assert!(MEMORY_BYTES <= 32 << 10);
+const _: () = assert!(3 * SLICE_VEC4S <= MEMORY_VEC4S);
+const _: () = assert!(SIDE_VEC4S * SIDE_VEC4S <= MEMORY_VEC4S - REDUCE_OFFSET);
+
 /// The row and column of a unit in its cube.
 #[cube]
 pub(super) fn unit_position(#[comptime] tile: Tile) -> (usize, usize) {
@@ -417,21 +422,5 @@ pub(super) fn sum_over_row(
             sum += memory[offset + unit];
         }
         values[i] = sum;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every adapter has 32 KiB.
-    #[test]
-    fn shared_memory_is_within_all_limits() {
-        assert!(MEMORY_BYTES <= 32 << 10);
-        assert!(3 * SLICE_VEC4S <= MEMORY_VEC4S);
-        for cube_side in [8, 16] {
-            let tile = Tile { cube_side };
-            assert!(tile.units() * tile.unit_vec4s() <= MEMORY_VEC4S - REDUCE_OFFSET);
-        }
     }
 }
