@@ -305,11 +305,11 @@ fn precision_of(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensor
         Some(MechanismKernel::Scan(kernel)) => kernel == ScanKernel::Composite,
         Some(_) | None => true,
     };
-    match precision(tensors) {
-        Precision::Tf32 if !has_matmuls && !multiplies_parameters(mechanism, problem) => {
-            Precision::F32
-        }
-        precision => precision,
+    let is_f32 = tensors.query.dtype() == DType::F32;
+    if is_f32 && !has_matmuls && !multiplies_parameters(mechanism, problem) {
+        Precision::F32
+    } else {
+        precision(tensors)
     }
 }
 
