@@ -18,7 +18,7 @@ pub(crate) use self::params::{HeadSizes, Mode, Params, matrix_param, vector_para
 pub use self::params::{MechanismParams, init_matrix, init_vector};
 pub use self::strided::strided;
 use crate::AttentionOptions;
-use crate::flash::{FlashKernel, selected_kernel};
+use crate::flash::FlashKernel;
 
 macro_rules! registry {
     ($($module:ident::$type:ident),+ $(,)?) => {
@@ -69,7 +69,7 @@ pub fn attend(
 }
 
 /// The kernel that computes a mechanism on the backend of these tensors, or `None` if the mechanism
-/// is not a single call of [`flash`](crate::flash()). Panics are those of [`attend`].
+/// is not a single call of the tiled kernels. Panics are those of [`attend`].
 pub fn selected_kernel_of(
     mechanism: &MechanismConfig,
     query: &Tensor<4>,
@@ -77,10 +77,5 @@ pub fn selected_kernel_of(
     value: &Tensor<4>,
     options: &AttentionOptions,
 ) -> Option<FlashKernel> {
-    let mechanism = implementation(mechanism);
-    let [.., seq_k, d_head] = key.dims();
-    mechanism.is_flash().then(|| {
-        let options = mechanism.options(options, seq_k, d_head);
-        selected_kernel(query, key, value, &options)
-    })
+    implementation(mechanism).kernel([query, key, value], options)
 }

@@ -1,26 +1,23 @@
 //! Kernel launches.
 
-use burn::backend::cubecl::dtype_to_storage_type;
-use burn::backend::{DType, Shape};
+use burn::backend::DType;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::client::Client;
-use cubecl::ir::{ElemType, UIntKind};
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
+use super::additive::backward_queries_additive;
 use super::backward_keys::backward_keys;
 use super::backward_queries::backward_queries;
-use super::call::{
-    BroadcastStridesLaunch, CallLaunch, KernelArgsLaunch, TensorStridesLaunch, table,
-};
+use super::bias_gradient::{self, backward_bias};
 use super::delta::compute_deltas;
-use super::device_plan::{DevicePlan, PlanKey, RowAxis};
+use super::device_plan::RowAxis;
 use super::forward::forward;
-use super::layout::{KernelLayout, Layout};
-use super::mma::{self, MmaArgsLaunch, MmaLayout, VEC8};
+use super::hard::{forward_hard, soft_deltas};
+use super::launch_args::{LaunchArgs, buffer, cube_count};
+use super::layout::KernelLayout;
+use super::mma;
+use super::program::KernelProgram;
 use crate::flash::call::TiledSettings;
-use crate::memo::Memo;
 
 #[derive(Clone)]
 pub(super) struct KernelInputs {
@@ -29,6 +26,8 @@ pub(super) struct KernelInputs {
     pub(super) value: CubeTensor,
     pub(super) mask: Option<CubeTensor>,
     pub(super) bias: Option<CubeTensor>,
+    /// The parameter of the program.
+    pub(super) parameter: Option<CubeTensor>,
 }
 
 /// Saved results of the forward pass and output gradients.
@@ -38,6 +37,7 @@ pub(super) struct BackwardInputs {
     pub(super) stats: CubeTensor,
     pub(super) d_context: CubeTensor,
     pub(super) d_log_sum_exp: Option<CubeTensor>,
+    pub(super) needs_bias_grad: bool,
 }
 
 /// Units per cube of [`compute_deltas`].
@@ -50,18 +50,33 @@ macro_rules! launch_over_tiles {
         $kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
         heads: $heads:expr,
         tensors: [$($tensor:expr),+],
-        blocks: [$($width:expr),+],
+        blocks: [$($width:expr),*],
+    ) => {
+        launch_over_tiles!(
+            $kernel($args, $plan, $settings, $layout),
+            cubes: [$plan.plan.rows, $heads, $settings.shape.batch],
+            tensors: [$($tensor),+],
+            blocks: [$($width),*],
+        )
+    };
+    (
+        $kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
+        cubes: $cubes:expr,
+        tensors: [$($tensor:expr),+],
+        $(grid: $grid:expr,)?
+        blocks: [$($width:expr),*],
     ) => {
         // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
         unsafe {
             $kernel::launch_unchecked(
                 &$args.client,
-                cube_count([$plan.plan.rows, $heads, $settings.shape.batch]),
+                cube_count($cubes),
                 CubeDim::new_1d($layout.units() as u32),
                 $args.vector_width,
                 $args.kernel_args($settings, &$plan, $layout),
                 $(buffer($tensor),)+
-                $($layout.blocks($width),)+
+                $($grid,)?
+                $($layout.blocks($width),)*
                 $args.elem(),
                 $args.mask_elem(),
             );
@@ -93,15 +108,17 @@ macro_rules! launch_mma {
 
 /// The forward pass, or the backward pass if there are saved tensors.
 ///
-/// Returns context, log-sum-exp and softmax statistics, or the gradients of query, key and value.
+/// Returns context, log-sum-exp and softmax statistics, or the gradients of query, key and value, and
+/// the [partial sums](bias_gradient) of the bias's gradient if it was requested. Last, the terms of
+/// each query in the gradient of the parameter, if there is one.
 pub(super) fn launch(
     inputs: KernelInputs,
     saved: Option<BackwardInputs>,
     settings: &TiledSettings,
     layout: KernelLayout,
-) -> [CubeTensor; 3] {
+) -> Vec<CubeTensor> {
     match saved {
-        None => launch_forward(inputs, settings, layout),
+        None => launch_forward(inputs, settings, layout).into(),
         Some(saved) => launch_backward(inputs, saved, settings, layout),
     }
 }
@@ -117,8 +134,14 @@ fn launch_forward(
     let result = |width, dtype| args.empty([shape.batch, shape.heads, shape.seq_q, width], dtype);
     let context = result(shape.d_value, args.query.dtype);
     let log_sum_exp = result(1, DType::F32);
-    let stats = result(2, DType::F32);
+    let stats = result(args.program.stats_width(), DType::F32);
     match layout {
+        KernelLayout::Units(layout) if args.program.is_hard() => launch_over_tiles!(
+            forward_hard(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&context, &log_sum_exp, &stats],
+            blocks: [shape.d_value],
+        ),
         KernelLayout::Units(layout) => launch_over_tiles!(
             forward(args, plan, settings, layout),
             heads: shape.heads,
@@ -139,7 +162,7 @@ fn launch_backward(
     saved: BackwardInputs,
     settings: &TiledSettings,
     layout: KernelLayout,
-) -> [CubeTensor; 3] {
+) -> Vec<CubeTensor> {
     let shape = &settings.shape;
     let args = LaunchArgs::new(inputs, Some(saved.d_context), settings, layout);
     let context = into_contiguous(saved.context);
@@ -148,42 +171,90 @@ fn launch_backward(
 
     let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
     let deltas = args.empty([shape.batch, shape.heads, shape.seq_q, 1], DType::F32);
-    // SAFETY: as in `launch_over_tiles`.
-    unsafe {
-        compute_deltas::launch_unchecked(
-            &args.client,
-            cube_count([
-                shape.seq_q.div_ceil(DELTA_UNITS as usize),
-                shape.heads,
-                shape.batch,
-            ]),
-            CubeDim::new_1d(DELTA_UNITS),
-            args.delta_width(),
-            buffer(&context),
-            buffer(&args.d_context),
-            buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
-            buffer(&deltas),
-            args.call(settings, &plan.plan),
-            u32::from(d_log_sum_exp.is_some()),
-            args.elem(),
-        );
+    match (args.program, layout) {
+        (KernelProgram::Sampled, KernelLayout::Units(layout)) => launch_over_tiles!(
+            soft_deltas(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&args.d_context, &stats, &deltas],
+            blocks: [],
+        ),
+        // SAFETY: as in `launch_over_tiles`.
+        _ => unsafe {
+            compute_deltas::launch_unchecked(
+                &args.client,
+                cube_count([
+                    shape.seq_q.div_ceil(DELTA_UNITS as usize),
+                    shape.heads,
+                    shape.batch,
+                ]),
+                CubeDim::new_1d(DELTA_UNITS),
+                args.delta_width(),
+                buffer(&context),
+                buffer(&args.d_context),
+                buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
+                buffer(&deltas),
+                args.call(settings, &plan.plan),
+                u32::from(d_log_sum_exp.is_some()),
+                args.elem(),
+            );
+        },
     }
 
     let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
-    let d_query = grad(&args.query);
-    match layout {
-        KernelLayout::Units(layout) => launch_over_tiles!(
-            backward_queries(args, plan, settings, layout),
-            heads: shape.heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_query],
-            blocks: [shape.d_head],
-        ),
-        KernelLayout::Mma(layout) => launch_mma!(
-            mma::backward_queries(args, plan, settings, layout),
-            heads: shape.heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_query],
-        ),
-    }
+    let mut d_parameter = None;
+    let d_query = match (args.program, layout) {
+        // Only the values have a gradient.
+        (KernelProgram::Best, _) => args.zeros_like(&args.query),
+        (KernelProgram::Additive, KernelLayout::Units(layout)) => {
+            let d_query = grad(&args.query);
+            let d_vector = grad(&args.query);
+            launch_over_tiles!(
+                backward_queries_additive(args, plan, settings, layout),
+                heads: shape.heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_query, &d_vector],
+                blocks: [shape.d_head],
+            );
+            d_parameter = Some(d_vector);
+            d_query
+        }
+        (_, KernelLayout::Units(layout)) => {
+            let d_query = grad(&args.query);
+            launch_over_tiles!(
+                backward_queries(args, plan, settings, layout),
+                heads: shape.heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_query],
+                blocks: [shape.d_head],
+            );
+            d_query
+        }
+        (_, KernelLayout::Mma(layout)) => {
+            let d_query = grad(&args.query);
+            launch_mma!(
+                mma::backward_queries(args, plan, settings, layout),
+                heads: shape.heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_query],
+            );
+            d_query
+        }
+    };
+    let d_bias = match (&args.bias, layout) {
+        (Some(bias), KernelLayout::Units(layout)) if saved.needs_bias_grad => {
+            let dims = bias.meta.shape().dims();
+            let d_bias = args.empty(bias_gradient::partial_dims(dims, shape), DType::F32);
+            let layout = bias_gradient::layout(layout);
+            let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
+            let (grid, cubes) = bias_gradient::grid(dims, shape, layout);
+            launch_over_tiles!(
+                backward_bias(args, plan, settings, layout),
+                cubes: cubes,
+                tensors: [&args.d_context, &stats, &deltas, &d_bias],
+                grid: grid,
+                blocks: [],
+            );
+            Some(d_bias)
+        }
+        _ => None,
+    };
 
     let plan = args.plan(settings, layout.tile(), RowAxis::Keys);
     let [d_key, d_value] = [grad(&args.key), grad(&args.value)];
@@ -201,220 +272,8 @@ fn launch_backward(
         ),
     }
     [d_query, d_key, d_value]
-}
-
-/// The tensors of a call, with contiguous rows.
-struct LaunchArgs {
-    client: Client,
-    query: CubeTensor,
-    key: CubeTensor,
-    value: CubeTensor,
-    /// The query in the forward pass, where it is not read.
-    d_context: CubeTensor,
-    mask: Option<CubeTensor>,
-    bias: Option<CubeTensor>,
-    table: Option<Handle>,
-    /// Elements per load: 8 for [`mma`] kernels; else 4 if all rows are aligned, or 1.
-    vector_width: usize,
-}
-
-impl LaunchArgs {
-    fn new(
-        inputs: KernelInputs,
-        d_context: Option<CubeTensor>,
-        settings: &TiledSettings,
-        layout: KernelLayout,
-    ) -> Self {
-        let client = inputs.query.client.clone();
-        let with_rows = |tensor: CubeTensor| match layout {
-            KernelLayout::Mma(_) if !has_aligned_rows(&tensor, VEC8) => into_contiguous(tensor),
-            _ => into_contiguous_rows(tensor),
-        };
-        let [query, key, value] = [inputs.query, inputs.key, inputs.value].map(with_rows);
-        let d_context = d_context.map_or_else(|| query.clone(), with_rows);
-        let shape = &settings.shape;
-        let tensors = [&query, &key, &value, &d_context];
-        let is_aligned = shape.d_head.is_multiple_of(4)
-            && shape.d_value.is_multiple_of(4)
-            && tensors
-                .into_iter()
-                .all(|tensor| has_aligned_rows(tensor, 4));
-        let table = table(settings).map(|table| client.create_from_slice(u32::as_bytes(&table)));
-        Self {
-            query,
-            key,
-            value,
-            d_context,
-            mask: inputs.mask,
-            bias: inputs.bias,
-            table,
-            vector_width: match layout {
-                KernelLayout::Mma(_) => VEC8,
-                KernelLayout::Units(_) if is_aligned => 4,
-                KernelLayout::Units(_) => 1,
-            },
-            client,
-        }
-    }
-
-    fn empty(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
-        let shape = Shape::from(dims);
-        let bytes = shape.num_elements() * dtype.size();
-        CubeTensor::new_contiguous(
-            self.client.clone(),
-            self.query.device.clone(),
-            shape,
-            self.client.empty(bytes),
-            dtype,
-        )
-    }
-
-    /// Elements per load of [`compute_deltas`].
-    fn delta_width(&self) -> usize {
-        self.vector_width.min(4)
-    }
-
-    fn elem(&self) -> ElemType {
-        dtype_to_storage_type(self.query.dtype)
-    }
-
-    fn call(&self, settings: &TiledSettings, plan: &DevicePlan) -> CallLaunch {
-        let shape = &settings.shape;
-        let dropout = settings.dropout;
-        CallLaunch::new(
-            shape.heads as u32,
-            shape.group() as u32,
-            shape.seq_q as u32,
-            shape.seq_k as u32,
-            shape.d_head as u32,
-            shape.d_value as u32,
-            TensorStridesLaunch::from_tensor(&self.query),
-            TensorStridesLaunch::from_tensor(&self.key),
-            TensorStridesLaunch::from_tensor(&self.value),
-            TensorStridesLaunch::from_tensor(&self.d_context),
-            settings.scale as f32,
-            settings.softcap.unwrap_or(0.0) as f32,
-            u32::from(settings.alibi.is_some()),
-            u32::from(self.bias.is_some()),
-            BroadcastStridesLaunch::from_tensor(self.bias.as_ref()),
-            u32::from(self.mask.is_some()),
-            BroadcastStridesLaunch::from_tensor(self.mask.as_ref()),
-            dropout.map_or(0, |dropout| dropout.threshold()),
-            dropout.map_or(1.0, |dropout| dropout.factor()),
-            plan.rows as u32,
-            plan.example_stride,
-            plan.runs_offset,
-            plan.bitmaps_offset,
-        )
-    }
-
-    fn kernel_args<E: Float, N: Size, M: Numeric>(
-        &self,
-        settings: &TiledSettings,
-        plan: &UploadedPlan,
-        layout: Layout,
-    ) -> KernelArgsLaunch<E, N, M> {
-        // Also passed for missing inputs, which are not read.
-        let plan_buffer = || word_buffer(&plan.handle);
-        let [mask, bias] =
-            [&self.mask, &self.bias].map(|tensor| tensor.as_ref().map_or_else(plan_buffer, buffer));
-        let is_plain = self.mask.is_none()
-            && self.bias.is_none()
-            && self.table.is_none()
-            && settings.softcap.is_none();
-        KernelArgsLaunch::new(
-            buffer(&self.query),
-            buffer(&self.key),
-            buffer(&self.value),
-            plan_buffer(),
-            self.table.as_ref().map_or_else(plan_buffer, word_buffer),
-            mask,
-            bias,
-            self.call(settings, &plan.plan),
-            is_plain,
-            layout,
-        )
-    }
-
-    fn mma_args<E: Float, N: Size>(
-        &self,
-        settings: &TiledSettings,
-        plan: &UploadedPlan,
-        layout: MmaLayout,
-    ) -> MmaArgsLaunch<E, N> {
-        MmaArgsLaunch::new(
-            buffer(&self.query),
-            buffer(&self.key),
-            buffer(&self.value),
-            word_buffer(&plan.handle),
-            self.call(settings, &plan.plan),
-            layout,
-        )
-    }
-
-    fn mask_elem(&self) -> ElemType {
-        let mask = self.mask.as_ref();
-        mask.map_or(ElemType::UInt(UIntKind::U32), |mask| {
-            dtype_to_storage_type(mask.dtype)
-        })
-    }
-
-    fn plan(&self, settings: &TiledSettings, tile: [usize; 2], row_axis: RowAxis) -> UploadedPlan {
-        let key = PlanKey::new(settings, tile, row_axis);
-        let plan = key.device_plan(&settings.shape);
-        let device = format!("{:?}", self.query.device);
-        let handle = UPLOADED_PLANS.get((key, device), |_| {
-            self.client.create_from_slice(u32::as_bytes(&plan.words))
-        });
-        UploadedPlan {
-            handle: Handle::clone(&handle),
-            plan,
-        }
-    }
-}
-
-struct UploadedPlan {
-    handle: Handle,
-    plan: std::sync::Arc<DevicePlan>,
-}
-
-/// Plans in device memory. A model uses the same few in every layer and step.
-static UPLOADED_PLANS: Memo<(PlanKey, String), Handle> = Memo::new();
-
-fn word_buffer(handle: &Handle) -> BufferArg {
-    let length = handle.size() as usize / size_of::<u32>();
-    // SAFETY: the length is that of the handle.
-    unsafe { BufferArg::from_raw_parts(handle.clone(), length) }
-}
-
-fn buffer(tensor: &CubeTensor) -> BufferArg {
-    let length = tensor.handle.size() as usize / tensor.dtype.size();
-    // SAFETY: the length is that of the handle.
-    unsafe { BufferArg::from_raw_parts(tensor.handle.clone(), length) }
-}
-
-fn cube_count([x, y, z]: [usize; 3]) -> CubeCount {
-    CubeCount::Static(x as u32, y as u32, z as u32)
-}
-
-/// Copies a tensor unless its rows are contiguous.
-fn into_contiguous_rows(tensor: CubeTensor) -> CubeTensor {
-    if has_contiguous_rows(&tensor) {
-        tensor
-    } else {
-        into_contiguous(tensor)
-    }
-}
-
-fn has_contiguous_rows(tensor: &CubeTensor) -> bool {
-    !tensor.meta.is_tiled() && (tensor.meta.strides()[3] == 1 || tensor.meta.shape()[3] == 1)
-}
-
-/// Whether every row is contiguous and aligned to `width` elements.
-fn has_aligned_rows(tensor: &CubeTensor, width: usize) -> bool {
-    let offset = tensor.handle.offset_start.unwrap_or(0);
-    let strides = tensor.meta.strides();
-    has_contiguous_rows(tensor)
-        && offset.is_multiple_of((width * tensor.dtype.size()) as u64)
-        && (0..3).all(|dim| strides[dim].is_multiple_of(width))
+        .into_iter()
+        .chain(d_bias)
+        .chain(d_parameter)
+        .collect()
 }
