@@ -22,9 +22,8 @@
 //! use tile loops over the backend's own operations. [`selected_kernel`] returns which one is used.
 //!
 //! The CubeCL kernels support head and value dimensions of up to 256, in `f32`, and in half
-//! precision where the GPU has matrix instructions for it. Score functions and relative biases use
-//! the tile loops there. With the feature `autotune` the fastest tile sizes are found by
-//! measurement.
+//! precision where the GPU has matrix instructions for it. Score functions use the tile loops
+//! there. With the feature `autotune` the fastest tile sizes are found by measurement.
 //!
 //! The kernels of a backend are compiled in by the feature of its name. Without that feature the
 //! result is the same, but autodiff records the operations of the tile loops one by one, so

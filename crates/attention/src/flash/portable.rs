@@ -20,7 +20,7 @@
 pub(crate) mod additive;
 mod bias_gradient;
 mod call;
-mod relative_bias;
+pub(super) mod relative_bias;
 
 use std::ops::Range;
 

@@ -73,6 +73,11 @@ const TESTS: &[(&str, Test)] = &[("use-the-kernels-of-the-backend", |device| {
         // Hard attention materialises its weights where it has no kernel.
         assert_eq!(hard(options), has_programs.then_some(expected));
     }
+    let relative = AttentionOptions::new().with_relative_bias(Tensor::zeros([2, 109], device));
+    assert_eq!(
+        selected_kernel(query, key, value, &relative),
+        or_tile_loops(has_programs)
+    );
     // Combinations that only the CPU kernels support.
     let expected = or_tile_loops(is_cpu);
     let local = LocalP { window: 3 };

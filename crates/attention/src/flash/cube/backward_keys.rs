@@ -5,9 +5,10 @@ use cubecl::prelude::*;
 use super::additive::{add_additive, new_additive_sums, tile_products, vector_of};
 use super::call::{Head, KernelArgs};
 use super::device_plan::RowAxis;
-use super::hard::{NO_KEY, is_nan};
 use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position, zero_sums};
-use super::program::{KernelProgram, inverse_temperature, probability, score_gradient};
+use super::program::{
+    KernelProgram, inverse_temperature, probability, score_gradient, stats_width,
+};
 use super::random::{Stream, dropout_factor, row_key};
 use super::score::{
     Tile, finish_scores, inverse_sum, load_run, may_mask, write_softcap_grads, zero_if_masked,
@@ -32,11 +33,10 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let layout = comptime!(args.layout);
     let is_plain = comptime!(args.is_plain);
     let program = comptime!(args.program);
-    let is_hard = comptime!(program.is_hard());
+    // Hard attention computes the gradient of the values from the selected keys.
+    let has_value_grad = comptime!(!program.is_hard());
     let is_additive = comptime!(program == KernelProgram::Additive);
-    // Without a gradient of the scores only the values have one.
-    let has_score_grads = comptime!(program != KernelProgram::Best);
-    let stats_width = comptime!(program.stats_width());
+    let stats_width = stats_width(&args.call, program);
     let call = &args.call;
     let cube_side = comptime!(layout.cube_side);
     let rows = comptime!(layout.unit_rows);
@@ -68,7 +68,6 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let mut row_max = Array::<f32>::new(columns);
     let mut inverse = Array::<f32>::new(columns);
     let mut delta = Array::<f32>::new(columns);
-    let mut selected = Array::<f32>::new(columns);
     let inverse_temperature = inverse_temperature::<E, N, M>(args);
     let mut key_sums = new_additive_sums(layout, key_blocks, false);
     let mut value_sums = zero_sums(comptime!(
@@ -114,46 +113,31 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                         inverse[j] = inverse_sum(stats[stats_width * index + 1]);
                         delta[j] = deltas[index];
                     }
-                    if is_hard {
-                        selected[j] = NO_KEY;
-                        if row < seq_q {
-                            selected[j] = stats[stats_width * (head_index * seq_q + row) + 2];
-                        }
-                    }
                 }
-                if has_score_grads {
-                    tile_products::<E, N, M>(
-                        args,
-                        head.head,
-                        &keys,
-                        &queries,
-                        &mut memory,
-                        &mut products,
-                    );
-                    write_softcap_grads(&mut products, &mut softcap_grads, call, is_plain, layout);
-                    finish_scores::<E, N, M>(args, &tile, &mut products, &mut memory);
-                }
+                tile_products::<E, N, M>(
+                    args,
+                    head.head,
+                    &keys,
+                    &queries,
+                    &mut memory,
+                    &mut products,
+                );
+                write_softcap_grads(&mut products, &mut softcap_grads, call, is_plain, layout);
+                finish_scores::<E, N, M>(args, &tile, &mut products, &mut memory);
                 #[unroll]
                 for j in 0..columns {
                     let query_in = unit_column * 4 + comptime!(layout.column_offset(j));
                     #[unroll]
                     for i in 0..rows {
-                        if has_score_grads {
-                            weights[i * columns + j] = probability(
-                                products[i * columns + j],
-                                row_max[j],
-                                inverse[j],
-                                inverse_temperature,
-                                program,
-                            );
-                        }
+                        weights[i * columns + j] = probability(
+                            products[i * columns + j],
+                            row_max[j],
+                            inverse[j],
+                            inverse_temperature,
+                            program,
+                        );
                         // The weights of `d_value`, to which dropout is applied.
-                        if is_hard {
-                            let key = tile.key + unit_row + i * cube_side;
-                            products[i * columns + j] = hard_weight(selected[j], key);
-                        } else {
-                            products[i * columns + j] = weights[i * columns + j];
-                        }
+                        products[i * columns + j] = weights[i * columns + j];
                     }
                     if !is_plain {
                         if call.dropout_threshold > 0u32 {
@@ -172,63 +156,63 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     }
                 }
                 let is_masked = may_mask(&tile, call, is_plain);
-                store_weights::<E>(&mut products, &mut memory);
-                add_weighted::<E, N>(
-                    &d_contexts,
-                    &mut memory,
-                    &mut value_sums,
-                    is_masked,
-                    value_blocks,
-                );
-                if has_score_grads {
-                    matmul_nt::<E, N>(&values, &d_contexts, &mut memory, &mut products);
-                    #[unroll]
-                    for i in 0..rows {
-                        #[unroll]
-                        for j in 0..columns {
-                            let mut d_weight = products[i * columns + j];
-                            if !is_plain {
-                                if call.dropout_threshold > 0u32 {
-                                    d_weight *= factors[i * columns + j];
-                                }
-                            }
-                            let weight = weights[i * columns + j];
-                            let mut d_score = score_gradient(
-                                weight,
-                                d_weight,
-                                delta[j],
-                                inverse_temperature,
-                                program,
-                            );
-                            if !is_plain {
-                                if call.softcap > 0.0f32 {
-                                    d_score *= softcap_grads[i * columns + j];
-                                }
-                            }
-                            products[i * columns + j] = zero_if_masked(d_score, weight);
-                        }
-                    }
+                if has_value_grad {
                     store_weights::<E>(&mut products, &mut memory);
-                    if is_additive {
-                        let vector = vector_of::<E, N, M>(args, head.head);
-                        add_additive::<E, N>(
-                            &keys,
-                            &queries,
-                            &vector,
-                            &mut memory,
-                            &mut key_sums,
-                            key_blocks,
-                            false,
+                    add_weighted::<E, N>(
+                        &d_contexts,
+                        &mut memory,
+                        &mut value_sums,
+                        is_masked,
+                        value_blocks,
+                    );
+                }
+                matmul_nt::<E, N>(&values, &d_contexts, &mut memory, &mut products);
+                #[unroll]
+                for i in 0..rows {
+                    #[unroll]
+                    for j in 0..columns {
+                        let mut d_weight = products[i * columns + j];
+                        if !is_plain {
+                            if call.dropout_threshold > 0u32 {
+                                d_weight *= factors[i * columns + j];
+                            }
+                        }
+                        let weight = weights[i * columns + j];
+                        let mut d_score = score_gradient(
+                            weight,
+                            d_weight,
+                            delta[j],
+                            inverse_temperature,
+                            program,
                         );
-                    } else {
-                        add_weighted::<E, N>(
-                            &queries,
-                            &mut memory,
-                            &mut key_sums.rows,
-                            is_masked,
-                            key_blocks,
-                        );
+                        if !is_plain {
+                            if call.softcap > 0.0f32 {
+                                d_score *= softcap_grads[i * columns + j];
+                            }
+                        }
+                        products[i * columns + j] = zero_if_masked(d_score, weight);
                     }
+                }
+                store_weights::<E>(&mut products, &mut memory);
+                if is_additive {
+                    let vector = vector_of::<E, N, M>(args, head.head);
+                    add_additive::<E, N>(
+                        &keys,
+                        &queries,
+                        &vector,
+                        &mut memory,
+                        &mut key_sums,
+                        key_blocks,
+                        false,
+                    );
+                } else {
+                    add_weighted::<E, N>(
+                        &queries,
+                        &mut memory,
+                        &mut key_sums.rows,
+                        is_masked,
+                        key_blocks,
+                    );
                 }
             }
         }
@@ -243,12 +227,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let d_keys = contiguous_rows(head_index, call.seq_k, call.d_head);
     let d_values = contiguous_rows(head_index, call.seq_k, call.d_value);
     store_sums::<E, N>(d_key, &d_keys, first, &key_sums.rows, key_blocks, layout);
-    store_sums::<E, N>(d_value, &d_values, first, &value_sums, value_blocks, layout);
-}
-
-/// The weight of a key for a query that selected a key: 1, 0, or NaN if a score of the query is.
-#[cube]
-fn hard_weight(selected: f32, key: usize) -> f32 {
-    let one_hot = select(selected == f32::cast_from(key), 1.0f32, 0.0f32);
-    select(is_nan(selected), selected, one_hot)
+    if has_value_grad {
+        store_sums::<E, N>(d_value, &d_values, first, &value_sums, value_blocks, layout);
+    }
 }

@@ -33,7 +33,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     let mut sums = zero_sums(sums_len);
     let mut rows = new_row_state::<E, N, M>(args);
     let target = comptime!(GradTarget::DotProducts);
-    load_rows::<E, N, M>(args, &query_tile, stats, deltas, &mut rows, target);
+    load_rows::<E, N, M>(args, &query_tile, stats, deltas, &mut rows);
 
     for run_index in query_tile.first_run..query_tile.end_run {
         let run = load_run(run_index, args.plan, call);
@@ -44,7 +44,7 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                 &query_tile,
                 &d_contexts,
                 &tile,
-                &rows,
+                &mut rows,
                 &mut memory,
                 &mut registers,
                 &mut products,

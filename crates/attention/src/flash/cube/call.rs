@@ -57,6 +57,7 @@ pub(super) struct Call {
     /// Zero for none.
     pub(super) softcap: f32,
     pub(super) has_alibi: u32,
+    /// 0 for none, 1 for a bias that broadcasts to the scores, 2 for one of relative positions.
     pub(super) has_bias: u32,
     pub(super) bias: BroadcastStrides,
     pub(super) has_mask: u32,

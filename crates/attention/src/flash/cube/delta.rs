@@ -4,9 +4,10 @@
 use cubecl::prelude::*;
 
 use super::call::Call;
-use super::memory::{Matrix, Vec4, contiguous_rows, load_vec4};
+use super::memory::{Matrix, Rows, Vec4, load_vec4};
 
-/// Each unit computes one query of a head.
+/// Each unit computes one query of a head. Rows of the context start at `context_start` and have a
+/// stride of `context_stride`.
 #[cube(launch_unchecked)]
 pub(super) fn compute_deltas<E: Float, N: Size>(
     context: &[Vector<E, N>],
@@ -14,6 +15,8 @@ pub(super) fn compute_deltas<E: Float, N: Size>(
     d_log_sum_exp: &[f32],
     deltas: &mut [f32],
     call: &Call,
+    context_start: u32,
+    context_stride: u32,
     has_d_log_sum_exp: u32,
     #[define(E)] _dtype: ElemType,
 ) {
@@ -24,7 +27,12 @@ pub(super) fn compute_deltas<E: Float, N: Size>(
     let d_value = call.d_value as usize;
     let head_index = example * call.heads as usize + head;
     let first = head_index * seq_q;
-    let rows = contiguous_rows(head_index, call.seq_q, call.d_value);
+    let rows = Rows {
+        start: first * context_stride as usize + context_start as usize,
+        stride: context_stride as usize,
+        count: seq_q,
+        width: d_value,
+    };
     let contexts = Matrix::new(context, rows);
     let strides = &call.d_context;
     let d_contexts = strides.matrix(d_context, example, head, call.seq_q, call.d_value);

@@ -11,7 +11,7 @@ use burn_cubecl::CubeBackend;
 
 #[cfg(feature = "autotune")]
 use super::autotune::launch_tuned as launch;
-use super::bias_gradient;
+use super::bias_gradient::{self, sum_partial};
 #[cfg(not(feature = "autotune"))]
 use super::launch::launch;
 use super::launch::{BackwardInputs, KernelInputs};
@@ -52,7 +52,7 @@ impl TiledForward for Cube {
         let results = [
             (rows(shape.d_value), dtype),
             (rows(1), DType::F32),
-            (rows(program.stats_width()), DType::F32),
+            (rows(program.stats_width(&settings)), DType::F32),
         ];
         let results = register(
             Pass::Forward,
@@ -90,8 +90,9 @@ impl TiledBackward for Cube {
             (keys(shape.d_head), dtype),
             (keys(shape.d_value), dtype),
         ];
-        results
-            .extend(bias_dims.map(|dims| (bias_gradient::partial_dims(dims, shape), DType::F32)));
+        results.extend(
+            bias_dims.map(|dims| (bias_gradient::partial_dims(dims, settings), DType::F32)),
+        );
         let has_parameter = saved.inputs.parameter.as_ref().is_some();
         if has_parameter {
             results.push(results[0]);
@@ -115,7 +116,7 @@ impl TiledBackward for Cube {
         let mut next = || grads.next().expect("a gradient");
         InputGrads {
             qkv: [next(), next(), next()],
-            bias: bias_dims.map(|dims| sum_broadcast(next(), dims, &settings)),
+            bias: bias_dims.map(|dims| sum_partial(next(), dims, &settings)),
             // The sum of the terms of all queries.
             parameter: has_parameter.then(|| {
                 let by_example = Cube::float_sum_dim(next(), 2);
@@ -123,21 +124,6 @@ impl TiledBackward for Cube {
             }),
         }
     }
-}
-
-/// Sums the [partial results](bias_gradient) over queries or keys that a bias is broadcast over.
-fn sum_broadcast(
-    mut partial: FloatTensor<Cube>,
-    dims: [usize; 4],
-    settings: &TiledSettings,
-) -> FloatTensor<Cube> {
-    let shape = &settings.shape;
-    for (dim, seq) in [(2, shape.seq_q), (3, shape.seq_k)] {
-        if bias_gradient::is_broadcast(dims, dim, seq) {
-            partial = Cube::float_sum_dim(partial, dim);
-        }
-    }
-    partial
 }
 
 fn layouts_of(inputs: &Inputs<Cube>, settings: &TiledSettings) -> Option<[KernelLayout; 2]> {

@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 use super::additive::tile_products;
 use super::call::KernelArgs;
 use super::memory::{Matrix, SharedMemory, unit_position};
-use super::program::{inverse_temperature, probability, score_gradient};
+use super::program::{inverse_temperature, probability, score_gradient, stats_width};
 use super::random::{Stream, dropout_factor, row_key};
 use super::score::{
     QueryTile, Tile, finish_scores, inverse_sum, write_softcap_grads, zero_if_masked,
@@ -15,8 +15,6 @@ use super::tile::matmul_nt;
 /// What [`tile_gradients`] computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum GradTarget {
-    /// The weights multiplied by their gradients.
-    Products,
     /// The gradients of the scores, to which a bias is added.
     Scores,
     /// The gradients of the dot products, without the scale.
@@ -47,8 +45,7 @@ pub(super) fn new_row_state<E: Float, N: Size, M: Numeric>(args: &KernelArgs<E, 
     }
 }
 
-/// Loads the statistics of the rows of a query tile; without deltas for [`GradTarget::Products`],
-/// from which they are computed.
+/// Loads the statistics of the rows of a query tile.
 #[cube]
 pub(super) fn load_rows<E: Float, N: Size, M: Numeric>(
     args: &KernelArgs<E, N, M>,
@@ -56,14 +53,13 @@ pub(super) fn load_rows<E: Float, N: Size, M: Numeric>(
     stats: &[f32],
     deltas: &[f32],
     state: &mut RowState,
-    #[comptime] target: GradTarget,
 ) {
     let layout = comptime!(args.layout);
     let is_plain = comptime!(args.is_plain);
     let program = comptime!(args.program);
     let call = &args.call;
     let cube_side = comptime!(layout.cube_side);
-    let width = comptime!(program.stats_width());
+    let width = stats_width(call, program);
     let (unit_row, _) = unit_position(layout);
     let seq_q = call.seq_q as usize;
     #[unroll]
@@ -76,9 +72,7 @@ pub(super) fn load_rows<E: Float, N: Size, M: Numeric>(
             let index = query_tile.head_index * seq_q + row;
             state.max[i] = stats[width * index];
             state.inverse[i] = inverse_sum(stats[width * index + 1]);
-            if comptime!(target != GradTarget::Products) {
-                state.delta[i] = deltas[index];
-            }
+            state.delta[i] = deltas[index];
         }
         if !is_plain {
             if call.dropout_threshold > 0u32 {
@@ -115,7 +109,7 @@ pub(super) fn tile_gradients<E: Float, N: Size, M: Numeric>(
     query_tile: &QueryTile<'_, E, N>,
     d_contexts: &Matrix<'_, E, N>,
     tile: &Tile,
-    state: &RowState,
+    state: &mut RowState,
     memory: &mut SharedMemory<E>,
     registers: &mut TileRegisters,
     products: &mut Array<f32>,
@@ -170,16 +164,13 @@ pub(super) fn tile_gradients<E: Float, N: Size, M: Numeric>(
                     d_weight *= dropout_factor(state.low[i], state.high[i], key, call);
                 }
             }
-            let mut gradient = weight * d_weight;
-            if comptime!(target != GradTarget::Products) {
-                gradient = score_gradient(
-                    weight,
-                    d_weight,
-                    state.delta[i],
-                    state.inverse_temperature,
-                    program,
-                );
-            }
+            let mut gradient = score_gradient(
+                weight,
+                d_weight,
+                state.delta[i],
+                state.inverse_temperature,
+                program,
+            );
             if has_softcap_grads {
                 if call.softcap > 0.0f32 {
                     gradient *= registers.softcap_grads[i * columns + j];

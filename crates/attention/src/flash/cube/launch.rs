@@ -12,11 +12,11 @@ use super::bias_gradient::{self, backward_bias};
 use super::delta::compute_deltas;
 use super::device_plan::RowAxis;
 use super::forward::forward;
-use super::hard::{forward_hard, soft_deltas};
+use super::hard::{VALUE_UNITS, backward_values_hard, forward_hard, keys_per_cube};
 use super::launch_args::{LaunchArgs, buffer, cube_count};
 use super::layout::KernelLayout;
 use super::mma;
-use super::program::KernelProgram;
+use super::program::{HARD_STATS, KernelProgram};
 use crate::flash::call::TiledSettings;
 
 #[derive(Clone)]
@@ -134,13 +134,14 @@ fn launch_forward(
     let result = |width, dtype| args.empty([shape.batch, shape.heads, shape.seq_q, width], dtype);
     let context = result(shape.d_value, args.query.dtype);
     let log_sum_exp = result(1, DType::F32);
-    let stats = result(args.program.stats_width(), DType::F32);
+    let stats = result(args.program.stats_width(settings), DType::F32);
     match layout {
         KernelLayout::Units(layout) if args.program.is_hard() => launch_over_tiles!(
             forward_hard(args, plan, settings, layout),
             heads: shape.heads,
             tensors: [&context, &log_sum_exp, &stats],
-            blocks: [shape.d_value],
+            // The soft context is part of the statistics, if it is saved.
+            blocks: [shape.d_value, args.program.stats_width(settings) - HARD_STATS],
         ),
         KernelLayout::Units(layout) => launch_over_tiles!(
             forward(args, plan, settings, layout),
@@ -171,33 +172,35 @@ fn launch_backward(
 
     let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
     let deltas = args.empty([shape.batch, shape.heads, shape.seq_q, 1], DType::F32);
-    match (args.program, layout) {
-        (KernelProgram::Sampled, KernelLayout::Units(layout)) => launch_over_tiles!(
-            soft_deltas(args, plan, settings, layout),
-            heads: shape.heads,
-            tensors: [&args.d_context, &stats, &deltas],
-            blocks: [],
-        ),
-        // SAFETY: as in `launch_over_tiles`.
-        _ => unsafe {
-            compute_deltas::launch_unchecked(
-                &args.client,
-                cube_count([
-                    shape.seq_q.div_ceil(DELTA_UNITS as usize),
-                    shape.heads,
-                    shape.batch,
-                ]),
-                CubeDim::new_1d(DELTA_UNITS),
-                args.delta_width(),
-                buffer(&context),
-                buffer(&args.d_context),
-                buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
-                buffer(&deltas),
-                args.call(settings, &plan.plan),
-                u32::from(d_log_sum_exp.is_some()),
-                args.elem(),
-            );
-        },
+    // The context of the soft weights, for sampled keys.
+    let (context, context_start, context_stride) = match args.program {
+        KernelProgram::Sampled => (&stats, HARD_STATS, HARD_STATS + shape.d_value),
+        KernelProgram::Softmax
+        | KernelProgram::Additive
+        | KernelProgram::Sigmoid
+        | KernelProgram::Best => (&context, 0, shape.d_value),
+    };
+    // SAFETY: as in `launch_over_tiles`.
+    unsafe {
+        compute_deltas::launch_unchecked(
+            &args.client,
+            cube_count([
+                shape.seq_q.div_ceil(DELTA_UNITS as usize),
+                shape.heads,
+                shape.batch,
+            ]),
+            CubeDim::new_1d(DELTA_UNITS),
+            args.delta_width(),
+            buffer(context),
+            buffer(&args.d_context),
+            buffer(d_log_sum_exp.as_ref().unwrap_or(&stats)),
+            buffer(&deltas),
+            args.call(settings, &plan.plan),
+            context_start as u32,
+            context_stride as u32,
+            u32::from(d_log_sum_exp.is_some()),
+            args.elem(),
+        );
     }
 
     let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
@@ -240,10 +243,10 @@ fn launch_backward(
     let d_bias = match (&args.bias, layout) {
         (Some(bias), KernelLayout::Units(layout)) if saved.needs_bias_grad => {
             let dims = bias.meta.shape().dims();
-            let d_bias = args.empty(bias_gradient::partial_dims(dims, shape), DType::F32);
-            let layout = bias_gradient::layout(layout);
+            let d_bias = args.empty(bias_gradient::partial_dims(dims, settings), DType::F32);
+            let layout = bias_gradient::layout(layout, settings);
             let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
-            let (grid, cubes) = bias_gradient::grid(dims, shape, layout);
+            let (grid, cubes) = bias_gradient::grid(dims, settings, layout);
             launch_over_tiles!(
                 backward_bias(args, plan, settings, layout),
                 cubes: cubes,
@@ -256,21 +259,50 @@ fn launch_backward(
         _ => None,
     };
 
-    let plan = args.plan(settings, layout.tile(), RowAxis::Keys);
-    let [d_key, d_value] = [grad(&args.key), grad(&args.value)];
-    match layout {
-        KernelLayout::Units(layout) => launch_over_tiles!(
-            backward_keys(args, plan, settings, layout),
-            heads: shape.kv_heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
-            blocks: [shape.d_head, shape.d_value],
-        ),
-        KernelLayout::Mma(layout) => launch_mma!(
-            mma::backward_keys(args, plan, settings, layout),
-            heads: shape.kv_heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
-        ),
+    let d_value = grad(&args.value);
+    if let (true, KernelLayout::Units(layout)) = (args.program.is_hard(), layout) {
+        let keys = keys_per_cube(shape.d_value);
+        // SAFETY: as in `launch_over_tiles`.
+        unsafe {
+            backward_values_hard::launch_unchecked(
+                &args.client,
+                cube_count([shape.seq_k.div_ceil(keys), shape.kv_heads, shape.batch]),
+                CubeDim::new_1d(VALUE_UNITS as u32),
+                args.vector_width,
+                args.kernel_args(settings, &plan, layout),
+                buffer(&args.d_context),
+                buffer(&stats),
+                buffer(&d_value),
+                keys,
+                shape.d_value.div_ceil(4),
+                args.elem(),
+                args.mask_elem(),
+            );
+        }
     }
+    let plan = args.plan(settings, layout.tile(), RowAxis::Keys);
+    let d_key = match (args.program, layout) {
+        (KernelProgram::Best, _) => args.zeros_like(&args.key),
+        (_, KernelLayout::Units(layout)) => {
+            let d_key = grad(&args.key);
+            launch_over_tiles!(
+                backward_keys(args, plan, settings, layout),
+                heads: shape.kv_heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
+                blocks: [shape.d_head, shape.d_value],
+            );
+            d_key
+        }
+        (_, KernelLayout::Mma(layout)) => {
+            let d_key = grad(&args.key);
+            launch_mma!(
+                mma::backward_keys(args, plan, settings, layout),
+                heads: shape.kv_heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
+            );
+            d_key
+        }
+    };
     [d_query, d_key, d_value]
         .into_iter()
         .chain(d_bias)

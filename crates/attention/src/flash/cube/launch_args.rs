@@ -126,7 +126,7 @@ impl LaunchArgs {
             settings.scale as f32,
             settings.softcap.unwrap_or(0.0) as f32,
             u32::from(settings.alibi.is_some()),
-            u32::from(self.bias.is_some()),
+            u32::from(self.bias.is_some()) + u32::from(settings.has_relative_bias),
             BroadcastStridesLaunch::from_tensor(self.bias.as_ref()),
             u32::from(self.mask.is_some()),
             BroadcastStridesLaunch::from_tensor(self.mask.as_ref()),

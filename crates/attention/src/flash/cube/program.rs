@@ -4,10 +4,13 @@
 use cubecl::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::call::KernelArgs;
+use super::call::{Call, KernelArgs};
 use super::score::weight;
 use crate::analysis::weights::HardSelection;
 use crate::flash::call::{MASKED_SCORE, MIN_VISIBLE_SCORE, Program, TiledSettings};
+
+/// Statistics of hard attention before the soft context, which is aligned to vec4.
+pub(super) const HARD_STATS: usize = 4;
 
 /// The program of a kernel, known at compile time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,9 +29,7 @@ pub(super) enum KernelProgram {
 impl KernelProgram {
     /// The program of a call, if the kernels support it.
     pub(super) fn new(settings: &TiledSettings) -> Option<Self> {
-        let needs_tile_loops =
-            settings.score_mod.is_some() || settings.has_relative_bias || settings.is_portable;
-        if needs_tile_loops {
+        if settings.score_mod.is_some() || settings.is_portable {
             return None;
         }
         match settings.program {
@@ -49,10 +50,15 @@ impl KernelProgram {
         }
     }
 
-    /// Statistics of a row: the maximum and the sum of its exponentials, and the index of a selected
-    /// key.
-    pub(super) fn stats_width(self) -> usize {
-        if self.is_hard() { 3 } else { 2 }
+    /// Statistics of a row, as saved by the forward pass: the maximum and the sum of its exponentials.
+    /// Hard attention appends the index of the selected key and an unused element; if the key is
+    /// sampled and a gradient is needed, followed by the context of the soft weights.
+    pub(super) fn stats_width(self, settings: &TiledSettings) -> usize {
+        match self {
+            Self::Softmax | Self::Additive | Self::Sigmoid => 2,
+            Self::Sampled if settings.is_tracked => HARD_STATS + settings.shape.d_value,
+            Self::Best | Self::Sampled => HARD_STATS,
+        }
     }
 
     /// The offset of the seeds from the end of the slopes in the [table](super::call::table).
@@ -63,6 +69,16 @@ impl KernelProgram {
     /// Words of the seeds of a head in the table.
     pub(super) fn seeds_stride(self) -> usize {
         if self == Self::Sampled { 4 } else { 2 }
+    }
+}
+
+/// The width of saved statistics, see [`KernelProgram::stats_width`].
+#[cube]
+pub(super) fn stats_width(call: &Call, #[comptime] program: KernelProgram) -> usize {
+    if comptime!(program == KernelProgram::Sampled) {
+        HARD_STATS + call.d_value as usize
+    } else {
+        comptime!(if program.is_hard() { HARD_STATS } else { 2 }).runtime()
     }
 }
 

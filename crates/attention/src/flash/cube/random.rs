@@ -204,6 +204,7 @@ fn split(x: f32) -> Split {
 
 /// `ln(1 + x)` for `|x| <= 0.4143`, with a relative error below 2e-7.
 #[cube]
+#[allow(clippy::needless_range_loop)] // unrolled loops need a range
 fn ln_1p(x: f32) -> f32 {
     let mut sum = comptime!(LN_1P[0]).runtime();
     #[unroll]

@@ -161,39 +161,50 @@ pub(super) fn finish_scores<E: Float, N: Size, M: Numeric>(
         }
         has_options = has_options || call.has_alibi + call.has_bias + call.has_mask > 0u32;
     }
-    let is_sampled = comptime!(args.program == KernelProgram::Sampled);
-    if is_sampled {
-        has_options = true.runtime();
-    }
-    if has_options {
-        let cube_side = comptime!(layout.cube_side);
-        let unit = UNIT_POS as usize;
+    if comptime!(args.program == KernelProgram::Sampled) {
         store_tile::<E>(products, memory);
-        for i in 0..comptime!(layout.unit_rows) {
-            let row = unit / cube_side + i * cube_side;
-            for c in 0..comptime!(layout.unit_vec4s) {
-                let vec4 = c * cube_side + unit % cube_side;
-                let offset = tile_row_offset(row, layout) + vec4;
-                let mut scores = memory.full[offset];
-                #[unroll]
-                for j in 0..4usize {
-                    let mut query_in = row;
-                    let mut key_in = vec4 * 4 + j;
-                    if comptime!(tile.row_axis == RowAxis::Keys) {
-                        query_in = vec4 * 4 + j;
-                        key_in = row;
-                    }
-                    let capped = scores.extract(j);
-                    let score = finish_score::<E, N, M>(args, tile, query_in, key_in, capped);
-                    scores.insert(j, score);
-                }
-                memory.full[offset] = scores;
-            }
+        if has_options {
+            apply_options::<E, N, M>(args, tile, memory);
         }
-        if is_sampled {
-            add_noise::<E, N, M>(args, tile, memory);
-        }
+        add_noise::<E, N, M>(args, tile, memory);
         load_tile::<E>(products, memory);
+    } else if has_options {
+        store_tile::<E>(products, memory);
+        apply_options::<E, N, M>(args, tile, memory);
+        load_tile::<E>(products, memory);
+    }
+}
+
+/// Applies ALiBi, bias and mask to the scores of a tile in shared memory, each unit to its own.
+#[cube]
+fn apply_options<E: Float, N: Size, M: Numeric>(
+    args: &KernelArgs<E, N, M>,
+    tile: &Tile,
+    memory: &mut SharedMemory<E>,
+) {
+    let layout = comptime!(args.layout);
+    let cube_side = comptime!(layout.cube_side);
+    let unit = UNIT_POS as usize;
+    for i in 0..comptime!(layout.unit_rows) {
+        let row = unit / cube_side + i * cube_side;
+        for c in 0..comptime!(layout.unit_vec4s) {
+            let vec4 = c * cube_side + unit % cube_side;
+            let offset = tile_row_offset(row, layout) + vec4;
+            let mut scores = memory.full[offset];
+            #[unroll]
+            for j in 0..4usize {
+                let mut query_in = row;
+                let mut key_in = vec4 * 4 + j;
+                if comptime!(tile.row_axis == RowAxis::Keys) {
+                    query_in = vec4 * 4 + j;
+                    key_in = row;
+                }
+                let capped = scores.extract(j);
+                let score = finish_score::<E, N, M>(args, tile, query_in, key_in, capped);
+                scores.insert(j, score);
+            }
+            memory.full[offset] = scores;
+        }
     }
 }
 
@@ -221,7 +232,11 @@ fn finish_score<E: Float, N: Size, M: Numeric>(
         // Positions out of range are masked below, and bias and mask must not be read there.
         let is_in_range = query < call.seq_q as usize && key < call.seq_k as usize;
         if call.has_bias != 0u32 && is_in_range {
-            let offset = call.bias.offset(&tile.head, query, key);
+            let mut offset = call.bias.offset(&tile.head, query, key);
+            if call.has_bias == 2u32 {
+                let relative = key + call.seq_q as usize - 1 - query;
+                offset = call.bias.offset(&tile.head, 0usize, relative);
+            }
             let added = f32::cast_from(args.bias[offset]);
             score += added;
             // This comparison preserves NaN.
