@@ -16,3 +16,23 @@ pub(crate) fn head_key(seed: u64, head: [usize; 2]) -> u64 {
 pub(crate) fn row_key(seed: u64, [example, head, query]: [usize; 3]) -> [u32; 2] {
     key(head_key(seed, [example, head]), query)
 }
+
+/// `(ln(1 + x) - x + x²/2) / x³` for `|x| <= 0.4143`, highest power first: interpolated at Chebyshev
+/// nodes. For the Gumbel noise of the CPU and CubeCL kernels.
+#[cfg(any(
+    feature = "flex",
+    feature = "ndarray",
+    feature = "tch",
+    feature = "cube"
+))]
+pub(crate) const LN_1P: [f32; 9] = [
+    0.128_785_15,
+    -0.140_919_22,
+    0.105_871_92,
+    -0.119_344_11,
+    0.143_114_73,
+    -0.166_944_65,
+    0.199_996_65,
+    -0.249_996_38,
+    0.333_333_34,
+];

@@ -7,7 +7,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::launch::{buffer, cube_count, empty_like};
-use super::rows::{Matrix, TensorStrides, TensorStridesLaunch, Vec4, contiguous_rows, load_vec4};
+use super::rows::{Matrix, Rows, TensorStrides, TensorStridesLaunch, Vec4, load_vec4};
 
 /// Units per cube.
 const UNITS: u32 = 64;
@@ -18,6 +18,9 @@ struct Contexts {
     heads: u32,
     seq_q: u32,
     d_value: u32,
+    /// Where the context starts in its rows.
+    first_column: u32,
+    row_stride: u32,
     d_context: TensorStrides,
 }
 
@@ -40,7 +43,14 @@ fn compute_deltas<E: Float, N: Size>(
     let d_value = width as usize;
     let head_index = example * contexts.heads as usize + head;
     let first = head_index * seq_q;
-    let outputs = Matrix::new(context, contiguous_rows(head_index, count, width));
+    let stride = contexts.row_stride as usize;
+    let rows = Rows {
+        start: first * stride + contexts.first_column as usize,
+        stride,
+        count: seq_q,
+        width: d_value,
+    };
+    let outputs = Matrix::new(context, rows);
     let strides = &contexts.d_context;
     let output_grads = strides.matrix(d_context, example, head, count, width);
     if row < seq_q {
@@ -60,15 +70,18 @@ fn compute_deltas<E: Float, N: Size>(
     }
 }
 
-/// Launches the kernel. The context is contiguous, and so is the gradient of the log-sum-exp.
-/// `vector_width` is 4 if the rows of both tensors are aligned to four elements, else 1.
+/// Launches the kernel. The context is contiguous, in rows that start with `first_column` other
+/// elements, and so is the gradient of the log-sum-exp. `vector_width` is 4 if the rows of both
+/// tensors are aligned to four elements, else 1.
 pub(crate) fn deltas(
     context: &CubeTensor,
+    first_column: usize,
     d_context: &CubeTensor,
     d_log_sum_exp: Option<&CubeTensor>,
     vector_width: usize,
 ) -> CubeTensor {
-    let [batch, heads, seq_q, d_value] = context.meta.shape().dims();
+    let [batch, heads, seq_q, row_stride] = context.meta.shape().dims();
+    let [.., d_value] = d_context.meta.shape().dims::<4>();
     let deltas = empty_like(context, [batch, heads, seq_q, 1], DType::F32);
     // SAFETY: the kernel accesses the tensors within the sizes passed in `Contexts`.
     unsafe {
@@ -86,6 +99,8 @@ pub(crate) fn deltas(
                 heads as u32,
                 seq_q as u32,
                 d_value as u32,
+                first_column as u32,
+                row_stride as u32,
                 TensorStridesLaunch::from_tensor(d_context),
             ),
             u32::from(d_log_sum_exp.is_some()),

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+pub(crate) use burn::backend::fusion::custom::OperationOutput;
 use burn::backend::fusion::custom::{
-    CustomOpIr, HandleContainer, Operation, OperationIr, OperationOutput, StreamId, TensorIr,
+    CustomOpIr, HandleContainer, Operation, OperationIr, StreamId, TensorIr,
 };
 use burn::backend::fusion::{ExecutionError, FusionBackend, FusionRuntime};
 use burn::backend::tensor::{BoolTensor, FloatTensor};
@@ -43,35 +44,38 @@ impl<F> fmt::Debug for KernelOp<F> {
 
 /// Registers an operation and returns its results, which have the given shapes and types. `launch`
 /// launches its kernels when the queue is executed.
-pub(crate) fn register<const OUTPUTS: usize, F>(
+pub(crate) fn register<F>(
     name: &'static str,
     mask: Option<BoolTensor<Cube>>,
     floats: Vec<FloatTensor<Cube>>,
-    outputs: [([usize; 4], DType); OUTPUTS],
+    outputs: Vec<([usize; 4], DType)>,
     launch: F,
-) -> [FloatTensor<Cube>; OUTPUTS]
+) -> Vec<FloatTensor<Cube>>
 where
-    F: Fn(OpInputs) -> [CubeTensor; OUTPUTS] + Send + Sync + 'static,
+    F: Fn(OpInputs) -> Vec<CubeTensor> + Send + Sync + 'static,
 {
     let client = floats[0].client.clone();
     let has_mask = mask.is_some();
     let mut inputs: Vec<TensorIr> = mask.into_iter().map(|mask| mask.into_ir()).collect();
     inputs.extend(floats.into_iter().map(|tensor| tensor.into_ir()));
-    let outputs = outputs.map(|(dims, dtype)| {
-        TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
-    });
+    let outputs: Vec<TensorIr> = outputs
+        .into_iter()
+        .map(|(dims, dtype)| {
+            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
+        })
+        .collect();
     let op = KernelOp {
         ir: CustomOpIr::new(name, &inputs, &outputs),
         has_mask,
         launch,
     };
     let ir = OperationIr::Custom(op.ir.clone());
-    client.register(StreamId::current(), ir, op).outputs()
+    client.register(StreamId::current(), ir, op)
 }
 
-impl<F, const OUTPUTS: usize> Operation<Runtime> for KernelOp<F>
+impl<F> Operation<Runtime> for KernelOp<F>
 where
-    F: Fn(OpInputs) -> [CubeTensor; OUTPUTS] + Send + Sync + 'static,
+    F: Fn(OpInputs) -> Vec<CubeTensor> + Send + Sync + 'static,
 {
     fn execute(&self, handles: &mut Handles) -> Result<(), ExecutionError> {
         let (masks, floats) = self.ir.inputs.split_at(usize::from(self.has_mask));

@@ -44,7 +44,7 @@ pub(crate) struct TiledSettings {
     /// A slope for each query head.
     pub(crate) alibi: Option<Arc<[f32]>>,
     /// Whether the bias is given for each relative position of query and key, as
-    /// `[1, heads, 1, seq_q + seq_k - 1]`. Not for CubeCL and ATen kernels.
+    /// `[1, heads, 1, seq_q + seq_k - 1]`. Not for ATen kernels.
     pub(crate) has_relative_bias: bool,
     pub(crate) dropout: Option<Dropout>,
     /// Whether masked keys and values may be assumed to be finite, and scores of ordinary size.
@@ -55,9 +55,14 @@ pub(crate) struct TiledSettings {
     pub(crate) program: Program,
     /// Index of the first head of the tensors among the heads of the call.
     pub(crate) first_head: usize,
-    /// Whether statistics are saved that only the backward pass needs, by the CPU kernels.
+    /// Whether statistics are saved that only the backward pass needs, by CPU and CubeCL kernels.
     #[cfg_attr(
-        not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+        not(any(
+            feature = "flex",
+            feature = "ndarray",
+            feature = "tch",
+            feature = "cube"
+        )),
         allow(dead_code)
     )]
     pub(crate) is_tracked: bool,

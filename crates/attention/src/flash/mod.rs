@@ -18,13 +18,12 @@
 //! # Kernel selection
 //!
 //! Flex, NdArray and LibTorch on the CPU use dedicated CPU kernels. LibTorch on CUDA uses ATen's
-//! kernels for the calls they support. wgpu and Vulkan use CubeCL kernels. All other calls use
-//! tile loops over the backend's own operations. [`selected_kernel`] returns which one is used.
+//! kernels for the calls they support. wgpu, Vulkan and CUDA use CubeCL kernels. All other calls
+//! use tile loops over the backend's own operations. [`selected_kernel`] returns which one is used.
 //!
 //! The CubeCL kernels support head and value dimensions of up to 256, in `f32`, and in half
-//! precision where the GPU has matrix instructions for it. On those backends the bias gradient is
-//! computed by the tile loops. With the feature `autotune` the fastest tile sizes are found by
-//! measurement.
+//! precision where the GPU has matrix instructions for it. Score functions use the tile loops
+//! there. With the feature `autotune` the fastest tile sizes are found by measurement.
 //!
 //! The kernels of a backend are compiled in by the feature of its name. Without that feature the
 //! result is the same, but autodiff records the operations of the tile loops one by one, so
@@ -72,7 +71,7 @@ pub use self::kernel_choice::FlashKernel;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;
 pub(crate) use self::portable::additive;
-pub use self::sigmoid::sigmoid_attention;
+pub use self::sigmoid::{sigmoid_attention, sigmoid_kernel};
 pub use self::sink::flash_with_sink;
 use crate::pattern::gather::GatherPlan;
 use crate::pattern::rule::Rule;
@@ -371,20 +370,36 @@ pub fn selected_kernel(
     value: &Tensor<4>,
     options: &AttentionOptions,
 ) -> FlashKernel {
+    kernel_of([query, key, value], options, &Extension::default())
+}
+
+/// The kernel that computes attention with a program, see [`flash_with_program`].
+pub(crate) fn kernel_of_program(
+    tensors: [&Tensor<4>; 3],
+    options: &AttentionOptions,
+    program: Program,
+) -> FlashKernel {
+    let extension = Extension {
+        program,
+        ..Extension::default()
+    };
+    kernel_of(tensors, options, &extension)
+}
+
+/// The kernel of a call; that of the first head if the pattern depends on the head.
+fn kernel_of(
+    tensors: [&Tensor<4>; 3],
+    options: &AttentionOptions,
+    extension: &Extension,
+) -> FlashKernel {
     if options.pattern.depends_on_head() {
-        let [query, key, value] =
-            [query, key, value].map(|tensor| tensor.clone().slice_dim(1, 0..1));
-        return selected_kernel(&query, &key, &value, &options.at_head(0));
+        let heads = tensors.map(|tensor| tensor.clone().slice_dim(1, 0..1));
+        return kernel_of(heads.each_ref(), &options.at_head(0), extension);
     }
-    let options = &one_bias(OP, [query, key, value], options);
-    let (settings, mask) = prepare(OP, [query, key, value], options, &Extension::default());
-    select(
-        query,
-        mask.is_some(),
-        kernel_bias(options).as_ref(),
-        &settings,
-    )
-    .0
+    let options = &one_bias(OP, tensors, options);
+    let (settings, mask) = prepare(OP, tensors, options, extension);
+    let bias = kernel_bias(options);
+    select(tensors[0], mask.is_some(), bias.as_ref(), &settings).0
 }
 
 /// The bias as the kernels take it: `[1, heads, 1, seq_q + seq_k - 1]` if it is relative.

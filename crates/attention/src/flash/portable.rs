@@ -20,7 +20,7 @@
 pub(crate) mod additive;
 mod bias_gradient;
 mod call;
-mod relative_bias;
+pub(super) mod relative_bias;
 mod tensor_ops;
 
 use std::ops::Range;
@@ -34,6 +34,10 @@ use self::tensor_ops::{accumulate, apply_factors, cat, transpose, zero_masked};
 use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings, tiles};
 
 pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
+    assert!(
+        !matches!(settings.program, Program::Hard(_)),
+        "hard attention has no tile loops: it materialises its weights where it has no kernels"
+    );
     let call = Call::new(settings, &inputs);
     let [query, key, value] = [inputs.query, inputs.key, inputs.value];
     let mut outputs = [const { Vec::new() }; 3];

@@ -10,7 +10,7 @@
 
 use burn::tensor::Tensor;
 
-use super::{Program, flash_with_program};
+use super::{FlashKernel, Program, flash_with_program, kernel_of_program};
 use crate::AttentionOptions;
 
 /// Attention with the sigmoid of the scores as weights, without normalisation.
@@ -25,4 +25,15 @@ pub fn sigmoid_attention(
 ) -> Tensor<4> {
     let op = "sigmoid attention";
     flash_with_program(op, [query, key, value], options, Program::Sigmoid, None).context
+}
+
+/// The kernel that computes such a call of [`sigmoid_attention`]. For tests.
+#[doc(hidden)]
+pub fn sigmoid_kernel(
+    query: &Tensor<4>,
+    key: &Tensor<4>,
+    value: &Tensor<4>,
+    options: &AttentionOptions,
+) -> FlashKernel {
+    kernel_of_program([query, key, value], options, Program::Sigmoid)
 }

@@ -20,7 +20,7 @@ use super::{Attention, Call, HeadSizes, Inputs, MechanismParams, Params, vector_
 use crate::analysis::weights::WeightFunction;
 use crate::finite::FiniteRows;
 use crate::flash::additive::{AdditiveForward, scores as tiled_scores};
-use crate::flash::{Program, flash_with_program, has_kernels};
+use crate::flash::{FlashKernel, Program, flash_with_program, has_kernels, kernel_of_program};
 use crate::mechanisms::standard::{apply_score_options, attend_with_scores, may_mask, nan_scores};
 use crate::precision::{check_parameter, widen};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
@@ -45,6 +45,10 @@ impl Attention for Additive {
         let Inputs { query, key, value } = inputs;
         let vector = call.params.vector(&query);
         additive(query, key, value, vector, call.options).into()
+    }
+
+    fn kernel(&self, tensors: [&Tensor<4>; 3], options: &AttentionOptions) -> Option<FlashKernel> {
+        Some(kernel_of_program(tensors, options, Program::Additive))
     }
 
     fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {

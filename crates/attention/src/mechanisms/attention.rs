@@ -4,6 +4,7 @@ use burn::tensor::{Device, Tensor};
 
 use super::params::{HeadSizes, MechanismParams, Params};
 use crate::analysis::weights::WeightFunction;
+use crate::flash::{FlashKernel, selected_kernel};
 use crate::scan::{FeatureMap, LinearState};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
@@ -59,6 +60,15 @@ pub(crate) trait Attention {
     /// Whether it is a single call of [`flash`](crate::flash()).
     fn is_flash(&self) -> bool {
         true
+    }
+
+    /// The kernel that computes it, `None` if it is not a single call of the tiled kernels.
+    fn kernel(&self, tensors: [&Tensor<4>; 3], options: &AttentionOptions) -> Option<FlashKernel> {
+        self.is_flash().then(|| {
+            let [query, key, value] = tensors;
+            let [.., seq_k, d_head] = key.dims();
+            selected_kernel(query, key, value, &self.options(options, seq_k, d_head))
+        })
     }
 
     /// Its weight function, to compute the weights of chosen queries.

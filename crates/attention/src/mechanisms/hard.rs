@@ -20,14 +20,13 @@
 //! Gumbel-Softmax](https://arxiv.org/abs/1611.01144), 2016.
 
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
-use zoo_kernels::is_on_host;
 use zoo_spec::Hard;
 
 use super::{Attention, Call, Inputs, Mode, Params};
 pub use crate::analysis::weights::HardSelection;
 use crate::analysis::weights::WeightFunction;
 use crate::counter::{mix, random_bits, row_key};
-use crate::flash::{Program, flash_with_program};
+use crate::flash::{FlashKernel, Program, flash_with_program, kernel_of_program};
 use crate::mechanisms::standard::{
     attend_with_weights, isolated_scores, may_mask, softmax, tensor_from_rows,
 };
@@ -50,6 +49,10 @@ impl Attention for Hard {
         hard(query, key, value, selection, call.options).into()
     }
 
+    fn kernel(&self, tensors: [&Tensor<4>; 3], options: &AttentionOptions) -> Option<FlashKernel> {
+        tiled_kernel(tensors, sampled(self, self.seed), options)
+    }
+
     fn weight_fn(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
         WeightFunction::Hard(match params.mode {
             Mode::Function => sampled(self, self.seed),
@@ -68,8 +71,8 @@ fn sampled(hard: &Hard, seed: u64) -> HardSelection {
 /// Hard attention: the weight of the selected key is 1, those of the others are 0.
 ///
 /// A fully masked query gets zeros. Half-precision tensors are computed in `f32` and rounded once,
-/// at the end. On the CPU its memory is linear in the sequence length; on other devices it
-/// materialises its weights.
+/// at the end. The kernels of the CPU and of CubeCL need memory that is linear in the sequence
+/// length; without them it materialises its weights.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the temperature is
 /// not between 1e-6 and 1e6.
@@ -81,7 +84,7 @@ pub fn hard(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     check(&query, &key, &value, selection, options);
-    if is_on_host(&query) {
+    if tiled_kernel([&query, &key, &value], selection, options).is_some() {
         let [query, key] = match selection {
             // Only the values have a gradient.
             HardSelection::Best => [query, key].map(Tensor::detach),
@@ -91,6 +94,26 @@ pub fn hard(
         return flash_with_program(OP, tensors, options, Program::Hard(selection), None).context;
     }
     hard_with_weights(query, key, value, selection, options).context
+}
+
+/// The kernel that computes a call tile by tile, `None` if the weights are materialised.
+fn tiled_kernel(
+    tensors: [&Tensor<4>; 3],
+    selection: HardSelection,
+    options: &AttentionOptions,
+) -> Option<FlashKernel> {
+    let kernel = kernel_of_program(tensors, options, Program::Hard(selection));
+    match kernel {
+        FlashKernel::CpuAvx512
+        | FlashKernel::CpuAvx2
+        | FlashKernel::CpuPortable
+        | FlashKernel::Cube => Some(kernel),
+        FlashKernel::Aten
+        | FlashKernel::CubeCmma
+        | FlashKernel::CubeMma
+        | FlashKernel::TileLoops
+        | FlashKernel::Composite => None,
+    }
 }
 
 /// [`hard`] that materialises its weights and returns them, too.

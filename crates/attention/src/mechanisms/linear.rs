@@ -16,8 +16,8 @@ use zoo_spec::Linear;
 use super::{Attention, Call, Inputs};
 use crate::precision::{narrow, widen, widened};
 use crate::scan::{
-    FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, fused,
-    grouped_matmul, kernel_for, reject_score_options, weighted_mean,
+    FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, fused, grouped_matmul,
+    kernel_for, reject_score_options, weighted_mean,
 };
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 

@@ -18,7 +18,7 @@ use super::{
     projection_flops, vector_param,
 };
 use crate::analysis::weights::WeightFunction;
-use crate::flash::{Program, flash_with_program};
+use crate::flash::{FlashKernel, Program, flash_with_program, kernel_of_program};
 use crate::mechanisms::multiplicative::project_query;
 use crate::mechanisms::standard::{attend_with_weights, isolated_scores, softmax};
 use crate::pattern::rule::query_position;
@@ -42,6 +42,13 @@ impl Attention for LocalP {
         let Inputs { query, key, value } = inputs;
         let predictor = (call.params.vector(&query), call.params.matrix(&query));
         local_predictive(query, key, value, predictor, self.window, call.options).into()
+    }
+
+    fn kernel(&self, tensors: [&Tensor<4>; 3], options: &AttentionOptions) -> Option<FlashKernel> {
+        let program = Program::Gaussian {
+            window: self.window as f32,
+        };
+        Some(kernel_of_program(tensors, options, program))
     }
 
     fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {

@@ -18,7 +18,7 @@ pub(crate) use self::params::{HeadSizes, Mode, Params, matrix_param, vector_para
 pub use self::params::{MechanismParams, init_matrix, init_vector};
 pub use self::strided::strided;
 use crate::AttentionOptions;
-use crate::flash::{FlashKernel, selected_kernel};
+use crate::flash::FlashKernel;
 use crate::scan::{ScanKernel, kernel_for};
 
 macro_rules! registry {
@@ -73,7 +73,7 @@ pub fn attend(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MechanismKernel {
-    /// Of a single call of [`flash`](crate::flash()).
+    /// Of a single call of the tiled kernels.
     Flash(FlashKernel),
     /// Of a chunked recurrence.
     Scan(ScanKernel),
@@ -90,7 +90,7 @@ impl MechanismKernel {
 }
 
 /// The kernel that computes a mechanism on the backend of these tensors, or `None` if the mechanism
-/// is neither a single call of [`flash`](crate::flash()) nor a chunked recurrence. Panics are those of
+/// is neither a single call of the tiled kernels nor a chunked recurrence. Panics are those of
 /// [`attend`].
 pub fn selected_kernel_of(
     mechanism: &MechanismConfig,
@@ -100,14 +100,12 @@ pub fn selected_kernel_of(
     options: &AttentionOptions,
 ) -> Option<MechanismKernel> {
     let mechanism = implementation(mechanism);
-    let [.., seq_k, d_head] = key.dims();
+    let [.., d_head] = key.dims();
     if let Some(features) = mechanism.scan_features(d_head) {
         let shape = options.check_call("linear attention", [query, key, value]);
         let (kernel, _) = kernel_for(query, &shape, features);
         return Some(MechanismKernel::Scan(kernel));
     }
-    mechanism.is_flash().then(|| {
-        let options = mechanism.options(options, seq_k, d_head);
-        MechanismKernel::Flash(selected_kernel(query, key, value, &options))
-    })
+    let kernel = mechanism.kernel([query, key, value], options);
+    kernel.map(MechanismKernel::Flash)
 }

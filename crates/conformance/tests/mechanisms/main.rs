@@ -19,6 +19,7 @@ mod masked_values;
 mod multi_head;
 mod other_mechanisms;
 mod parameters;
+mod programs;
 mod random;
 mod resample;
 
@@ -92,6 +93,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     }
     other_mechanisms::trials(&mut suite, opened);
     parameters::trials(&mut suite);
+    programs::trials(&mut suite);
     decode::trials(&mut suite, opened);
     hard::trials(&mut suite);
     lsh::trials(&mut suite);

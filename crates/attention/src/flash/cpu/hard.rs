@@ -6,7 +6,7 @@ use zoo_kernels::cpu::Simd;
 
 use super::call::Tile;
 use super::kernel::QUERIES;
-use crate::counter::{random_bits, row_key};
+use crate::counter::{LN_1P, random_bits, row_key};
 
 /// The best key of each query of a tile so far.
 pub(super) struct Selection {
@@ -119,20 +119,8 @@ fn split(x: f32) -> (f32, f32) {
 /// The relative error of `x - x²/2 + x³·P(x)` is below 2e-7.
 #[inline(always)]
 fn ln_1p(x: f32) -> f32 {
-    /// `(ln(1 + x) - x + x²/2) / x³`, highest power first: interpolated at Chebyshev nodes.
-    const POLYNOMIAL: [f32; 9] = [
-        0.128_785_15,
-        -0.140_919_22,
-        0.105_871_92,
-        -0.119_344_11,
-        0.143_114_73,
-        -0.166_944_65,
-        0.199_996_65,
-        -0.249_996_38,
-        0.333_333_34,
-    ];
-    let mut sum = POLYNOMIAL[0];
-    for coefficient in &POLYNOMIAL[1..] {
+    let mut sum = LN_1P[0];
+    for coefficient in &LN_1P[1..] {
         sum = sum.mul_add(x, *coefficient);
     }
     let square = x * x;

@@ -16,11 +16,12 @@ use serde::{Deserialize, Serialize};
 use super::device_plan::{PlanKey, RowAxis};
 use super::launch::{BackwardInputs, KernelInputs, launch};
 use super::layout::{KernelLayout, Layout};
+use super::program::KernelProgram;
 use super::support::{Pass, candidates, env_layout, is_software, is_supported};
 use crate::flash::call::TiledSettings;
 
 /// Part of the cache key: results of changed kernels are measured again.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const MAX_UNTUNED_QUERIES: usize = 64;
 
@@ -49,6 +50,7 @@ struct TuneKey {
     d_value: usize,
     /// Whether the call has no options besides the scale.
     is_plain: bool,
+    program: Option<KernelProgram>,
 }
 
 impl fmt::Display for TuneKey {
@@ -85,11 +87,12 @@ impl TuneKey {
             d_head: shape.d_head,
             d_value: shape.d_value,
             is_plain: !has_options,
+            program: KernelProgram::new(settings),
         }
     }
 }
 
-struct Outputs([CubeTensor; 3]);
+struct Outputs(Vec<CubeTensor>);
 
 impl AutotuneOutput for Outputs {}
 
@@ -107,7 +110,7 @@ pub(super) fn launch_tuned(
     saved: Option<BackwardInputs>,
     settings: &TiledSettings,
     default: KernelLayout,
-) -> [CubeTensor; 3] {
+) -> Vec<CubeTensor> {
     static FORWARD: LocalTuner<TuneKey, CubeTuneId> = local_tuner!("forward");
     static BACKWARD: LocalTuner<TuneKey, CubeTuneId> = local_tuner!("backward");
     let (pass, tuner) = match saved {

@@ -2,12 +2,16 @@
 
 use cubecl::prelude::*;
 
+use super::additive::{add_additive, new_additive_sums, tile_products, vector_of};
 use super::call::{Head, KernelArgs};
 use super::device_plan::RowAxis;
 use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position, zero_sums};
+use super::program::{
+    KernelProgram, inverse_temperature, probability, score_gradient, stats_width,
+};
+use super::random::{Stream, dropout_factor, row_key};
 use super::score::{
-    Tile, dropout_factor, dropout_key, finish_scores, inverse_sum, load_run, may_mask, weight,
-    write_softcap_grads, zero_if_masked,
+    Tile, finish_scores, inverse_sum, load_run, may_mask, write_softcap_grads, zero_if_masked,
 };
 use super::tile::{add_weighted, matmul_nt, store_sums, store_weights};
 
@@ -28,6 +32,11 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
 ) {
     let layout = comptime!(args.layout);
     let is_plain = comptime!(args.is_plain);
+    let program = comptime!(args.program);
+    // Hard attention computes the gradient of the values from the selected keys.
+    let has_value_grad = comptime!(!program.is_hard());
+    let is_additive = comptime!(program == KernelProgram::Additive);
+    let stats_width = stats_width(&args.call, program);
     let call = &args.call;
     let cube_side = comptime!(layout.cube_side);
     let rows = comptime!(layout.unit_rows);
@@ -59,7 +68,8 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let mut row_max = Array::<f32>::new(columns);
     let mut inverse = Array::<f32>::new(columns);
     let mut delta = Array::<f32>::new(columns);
-    let mut key_sums = zero_sums(key_vec4s);
+    let inverse_temperature = inverse_temperature::<E, N, M>(args);
+    let mut key_sums = new_additive_sums(layout, key_blocks, false);
     let mut value_sums = zero_sums(comptime!(
         layout.unit_rows * layout.unit_vec4s * value_blocks
     ));
@@ -99,32 +109,46 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     delta[j] = 0.0f32;
                     if row < seq_q {
                         let index = head_index * seq_q + row;
-                        row_max[j] = stats[2 * index];
-                        inverse[j] = inverse_sum(stats[2 * index + 1]);
+                        row_max[j] = stats[stats_width * index];
+                        inverse[j] = inverse_sum(stats[stats_width * index + 1]);
                         delta[j] = deltas[index];
                     }
                 }
-                matmul_nt::<E, N>(&keys, &queries, &mut memory, &mut products);
-                write_softcap_grads(&products, &mut softcap_grads, call, is_plain, layout);
+                tile_products::<E, N, M>(
+                    args,
+                    head.head,
+                    &keys,
+                    &queries,
+                    &mut memory,
+                    &mut products,
+                );
+                write_softcap_grads(&mut products, &mut softcap_grads, call, is_plain, layout);
                 finish_scores::<E, N, M>(args, &tile, &mut products, &mut memory);
                 #[unroll]
                 for j in 0..columns {
                     let query_in = unit_column * 4 + comptime!(layout.column_offset(j));
                     #[unroll]
                     for i in 0..rows {
-                        let prob = weight(products[i * columns + j], row_max[j]) * inverse[j];
-                        weights[i * columns + j] = prob;
+                        weights[i * columns + j] = probability(
+                            products[i * columns + j],
+                            row_max[j],
+                            inverse[j],
+                            inverse_temperature,
+                            program,
+                        );
                         // The weights of `d_value`, to which dropout is applied.
                         products[i * columns + j] = weights[i * columns + j];
                     }
                     if !is_plain {
                         if call.dropout_threshold > 0u32 {
                             let query = tile.query + query_in;
-                            let row_key = dropout_key(&head, query, args.table, call);
+                            let query_key =
+                                row_key(&head, query, args.table, call, program, Stream::Dropout);
                             #[unroll]
                             for i in 0..rows {
                                 let key = tile.key + unit_row + i * cube_side;
-                                let dropout = dropout_factor(row_key.low, row_key.high, key, call);
+                                let dropout =
+                                    dropout_factor(query_key.low, query_key.high, key, call);
                                 factors[i * columns + j] = dropout;
                                 products[i * columns + j] *= dropout;
                             }
@@ -132,14 +156,16 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                     }
                 }
                 let is_masked = may_mask(&tile, call, is_plain);
-                store_weights::<E>(&mut products, &mut memory);
-                add_weighted::<E, N>(
-                    &d_contexts,
-                    &mut memory,
-                    &mut value_sums,
-                    is_masked,
-                    value_blocks,
-                );
+                if has_value_grad {
+                    store_weights::<E>(&mut products, &mut memory);
+                    add_weighted::<E, N>(
+                        &d_contexts,
+                        &mut memory,
+                        &mut value_sums,
+                        is_masked,
+                        value_blocks,
+                    );
+                }
                 matmul_nt::<E, N>(&values, &d_contexts, &mut memory, &mut products);
                 #[unroll]
                 for i in 0..rows {
@@ -151,18 +177,43 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
                                 d_weight *= factors[i * columns + j];
                             }
                         }
-                        let mut d_score = weights[i * columns + j] * (d_weight - delta[j]);
+                        let weight = weights[i * columns + j];
+                        let mut d_score = score_gradient(
+                            weight,
+                            d_weight,
+                            delta[j],
+                            inverse_temperature,
+                            program,
+                        );
                         if !is_plain {
                             if call.softcap > 0.0f32 {
                                 d_score *= softcap_grads[i * columns + j];
                             }
                         }
-                        products[i * columns + j] =
-                            zero_if_masked(d_score, weights[i * columns + j]);
+                        products[i * columns + j] = zero_if_masked(d_score, weight);
                     }
                 }
                 store_weights::<E>(&mut products, &mut memory);
-                add_weighted::<E, N>(&queries, &mut memory, &mut key_sums, is_masked, key_blocks);
+                if is_additive {
+                    let vector = vector_of::<E, N, M>(args, head.head);
+                    add_additive::<E, N>(
+                        &keys,
+                        &queries,
+                        &vector,
+                        &mut memory,
+                        &mut key_sums,
+                        key_blocks,
+                        false,
+                    );
+                } else {
+                    add_weighted::<E, N>(
+                        &queries,
+                        &mut memory,
+                        &mut key_sums.rows,
+                        is_masked,
+                        key_blocks,
+                    );
+                }
             }
         }
     }
@@ -170,11 +221,13 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     // Scaled once, after the accumulation, and not before rounding to half precision.
     #[unroll]
     for i in 0..key_vec4s {
-        key_sums[i] *= Vec4::new(call.scale);
+        key_sums.rows[i] *= Vec4::new(call.scale);
     }
     let head_index = example * kv_heads + kv_head;
     let d_keys = contiguous_rows(head_index, call.seq_k, call.d_head);
     let d_values = contiguous_rows(head_index, call.seq_k, call.d_value);
-    store_sums::<E, N>(d_key, &d_keys, first, &key_sums, key_blocks, layout);
-    store_sums::<E, N>(d_value, &d_values, first, &value_sums, value_blocks, layout);
+    store_sums::<E, N>(d_key, &d_keys, first, &key_sums.rows, key_blocks, layout);
+    if has_value_grad {
+        store_sums::<E, N>(d_value, &d_values, first, &value_sums, value_blocks, layout);
+    }
 }

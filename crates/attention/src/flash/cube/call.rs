@@ -4,8 +4,11 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::layout::Layout;
+use super::program::KernelProgram;
+use crate::analysis::weights::HardSelection;
+use crate::counter::head_key;
 pub(super) use crate::cube::rows::{TensorStrides, TensorStridesLaunch};
-use crate::flash::call::TiledSettings;
+use crate::flash::call::{Program, TiledSettings};
 
 #[derive(CubeType, Clone, Copy)]
 #[expand(derive(Clone, Copy))]
@@ -24,10 +27,14 @@ pub(super) struct KernelArgs<E: Float, N: Size, M: Numeric> {
     pub(super) table: &'static [u32],
     pub(super) mask: &'static [M],
     pub(super) bias: &'static [E],
+    /// The parameter of the program.
+    pub(super) parameter: &'static [Vector<E, N>],
     pub(super) call: Call,
     /// Whether the scores of visible keys are the scaled dot products, without dropout.
     #[cube(comptime)]
     pub(super) is_plain: bool,
+    #[cube(comptime)]
+    pub(super) program: KernelProgram,
     #[cube(comptime)]
     pub(super) layout: Layout,
 }
@@ -50,6 +57,7 @@ pub(super) struct Call {
     /// Zero for none.
     pub(super) softcap: f32,
     pub(super) has_alibi: u32,
+    /// 0 for none, 1 for a bias that broadcasts to the scores, 2 for one of relative positions.
     pub(super) has_bias: u32,
     pub(super) bias: BroadcastStrides,
     pub(super) has_mask: u32,
@@ -95,20 +103,37 @@ impl BroadcastStridesLaunch {
 }
 
 /// Lookup table of the kernels: the ALiBi slope of each head, and the dropout seed of each head of
-/// each example.
+/// each example. With [`KernelProgram::Sampled`], one over the temperature is between them, and each
+/// dropout seed is followed by the seed of the noise.
 pub(super) fn table(settings: &TiledSettings) -> Option<Vec<u32>> {
     let shape = &settings.shape;
-    if settings.alibi.is_none() && settings.dropout.is_none() {
+    let sampled = match settings.program {
+        Program::Hard(HardSelection::Sampled { temperature, seed }) => Some((temperature, seed)),
+        Program::Softmax
+        | Program::Additive
+        | Program::Gaussian { .. }
+        | Program::Sigmoid
+        | Program::Hard(HardSelection::Best) => None,
+    };
+    if settings.alibi.is_none() && settings.dropout.is_none() && sampled.is_none() {
         return None;
     }
     let mut table: Vec<u32> = match &settings.alibi {
         Some(slopes) => slopes.iter().map(|slope| slope.to_bits()).collect(),
         None => vec![0; shape.heads],
     };
-    if let Some(dropout) = settings.dropout {
-        for example in 0..shape.batch {
-            for head in 0..shape.heads {
-                let seed = dropout.head_key([example, head]);
+    if let Some((temperature, _)) = sampled {
+        table.push((1.0 / temperature as f32).to_bits());
+    }
+    for example in 0..shape.batch {
+        for head in 0..shape.heads {
+            let dropout = settings.dropout.map(|it| it.head_key([example, head]));
+            // Inverted, so that dropout with the same seed is independent.
+            let noise =
+                sampled.map(|(_, seed)| head_key(!seed, [example, settings.first_head + head]));
+            // The seed of the noise has the same place with and without dropout.
+            let dropout = dropout.or(noise.map(|_| 0));
+            for seed in dropout.into_iter().chain(noise) {
                 table.extend([seed as u32, (seed >> 32) as u32]);
             }
         }

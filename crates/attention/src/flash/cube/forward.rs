@@ -2,13 +2,13 @@
 
 use cubecl::prelude::*;
 
+use super::additive::tile_products;
 use super::call::KernelArgs;
 use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position, zero_sums};
-use super::score::{
-    dropout_factor, dropout_key, finish_scores, key_tile, load_query_tile, load_run, may_mask,
-    weight,
-};
-use super::tile::{add_weighted, matmul_nt, reduce_rows, store_sums, store_weights};
+use super::program::{KernelProgram, sigmoid_weight};
+use super::random::{Stream, dropout_factor, row_key};
+use super::score::{finish_scores, key_tile, load_query_tile, load_run, may_mask, weight};
+use super::tile::{add_weighted, reduce_rows, store_sums, store_weights};
 use crate::flash::call::MASKED_SCORE;
 
 /// Each cube computes a query tile of a head, key tile by key tile.
@@ -24,6 +24,8 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
 ) {
     let layout = comptime!(args.layout);
     let is_plain = comptime!(args.is_plain);
+    let program = comptime!(args.program);
+    let is_normalized = comptime!(program != KernelProgram::Sigmoid);
     let call = &args.call;
     let cube_side = comptime!(layout.cube_side);
     let rows = comptime!(layout.unit_rows);
@@ -47,9 +49,10 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
         if !is_plain {
             if call.dropout_threshold > 0u32 {
                 let row = query_tile.first + unit_row + i * cube_side;
-                let row_key = dropout_key(&query_tile.head, row, args.table, call);
-                low[i] = row_key.low;
-                high[i] = row_key.high;
+                let head = &query_tile.head;
+                let key = row_key(head, row, args.table, call, program, Stream::Dropout);
+                low[i] = key.low;
+                high[i] = key.high;
             }
         }
     }
@@ -60,26 +63,38 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
             let tile = key_tile::<E, N>(&query_tile, tile_index, &run, layout);
             let keys = query_tile.keys.at(tile.key);
             let values = query_tile.values.at(tile.key);
-            matmul_nt::<E, N>(&query_tile.queries, &keys, &mut memory, &mut scores);
+            let head = query_tile.head.head;
+            let queries = &query_tile.queries;
+            tile_products::<E, N, M>(args, head, queries, &keys, &mut memory, &mut scores);
             finish_scores::<E, N, M>(args, &tile, &mut scores, &mut memory);
-            #[unroll]
-            for i in 0..rows {
-                let mut tile_max = row_max[i];
+            if is_normalized {
                 #[unroll]
-                for j in 0..columns {
-                    tile_max = max(tile_max, scores[i * columns + j]);
+                for i in 0..rows {
+                    let mut tile_max = row_max[i];
+                    #[unroll]
+                    for j in 0..columns {
+                        tile_max = max(tile_max, scores[i * columns + j]);
+                    }
+                    new_max[i] = tile_max;
                 }
-                new_max[i] = tile_max;
+                reduce_rows::<E>(&mut new_max, &mut memory, false);
             }
-            reduce_rows::<E>(&mut new_max, &mut memory, false);
             #[unroll]
             for i in 0..rows {
-                let rescale = (row_max[i] - new_max[i]).exp();
-                row_max[i] = new_max[i];
-                let mut total = sum[i] * rescale;
+                if is_normalized {
+                    let rescale = (row_max[i] - new_max[i]).exp();
+                    row_max[i] = new_max[i];
+                    sum[i] *= rescale;
+                    #[unroll]
+                    for vec4 in 0..row_vec4s {
+                        sums[i * row_vec4s + vec4] *= Vec4::new(rescale);
+                    }
+                }
+                let mut total = sum[i];
                 #[unroll]
                 for j in 0..columns {
-                    let mut weight = weight(scores[i * columns + j], row_max[i]);
+                    let score = scores[i * columns + j];
+                    let mut weight = unnormalized_weight(score, row_max[i], program);
                     total += weight;
                     if !is_plain {
                         if call.dropout_threshold > 0u32 {
@@ -90,10 +105,6 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
                     scores[i * columns + j] = weight;
                 }
                 sum[i] = total;
-                #[unroll]
-                for vec4 in 0..row_vec4s {
-                    sums[i * row_vec4s + vec4] *= Vec4::new(rescale);
-                }
             }
             store_weights::<E>(&mut scores, &mut memory);
             let is_masked = may_mask(&tile, call, is_plain);
@@ -101,7 +112,15 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
         }
     }
 
-    reduce_rows::<E>(&mut sum, &mut memory, true);
+    if is_normalized {
+        reduce_rows::<E>(&mut sum, &mut memory, true);
+    } else {
+        #[unroll]
+        for i in 0..rows {
+            row_max[i] = 0.0f32;
+            sum[i] = 1.0f32;
+        }
+    }
     let seq_q = call.seq_q as usize;
     let contexts = contiguous_rows(query_tile.head_index, call.seq_q, call.d_value);
     #[unroll]
@@ -124,4 +143,14 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
         }
     }
     store_sums::<E, N>(context, &contexts, query_tile.first, &sums, blocks, layout);
+}
+
+/// The weight of a score before the division by the sum of its row.
+#[cube]
+fn unnormalized_weight(score: f32, row_max: f32, #[comptime] program: KernelProgram) -> f32 {
+    if comptime!(program == KernelProgram::Sigmoid) {
+        sigmoid_weight(score)
+    } else {
+        weight(score, row_max)
+    }
 }

@@ -1,16 +1,19 @@
 //! The kernels as operations in Burn's fusion queue.
 
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, DType, TensorMetadata};
 
 #[cfg(feature = "autotune")]
 use super::autotune::launch_tuned as launch;
+use super::bias_gradient::{self, sum_partial};
 #[cfg(not(feature = "autotune"))]
 use super::launch::launch;
 use super::launch::{BackwardInputs, KernelInputs};
 use super::layout::KernelLayout;
+use super::program::KernelProgram;
 use super::support::{Pass, layouts};
-use crate::cube::op;
+use crate::cube::op::{self, OperationOutput};
 use crate::flash::call::{
     DenseMask, InputGrads, Inputs, Optional, OutputGrads, Outputs, Saved, TiledSettings,
 };
@@ -22,8 +25,24 @@ impl TiledForward for Cube {
         let Some([layout, _]) = layouts_of(&inputs, &settings) else {
             return portable::forward(inputs, &settings);
         };
-        let [context, log_sum_exp, stats] =
-            register(Pass::Forward, inputs, Vec::new(), settings, layout);
+        let shape = &settings.shape;
+        let dtype = inputs.query.dtype();
+        let program = KernelProgram::new(&settings).expect("a program that the kernels support");
+        let rows = |width| [shape.batch, shape.heads, shape.seq_q, width];
+        let results = [
+            (rows(shape.d_value), dtype),
+            (rows(1), DType::F32),
+            (rows(program.stats_width(&settings)), DType::F32),
+        ];
+        let results = register(
+            Pass::Forward,
+            inputs,
+            None,
+            results.into(),
+            settings,
+            layout,
+        );
+        let [context, log_sum_exp, stats] = results.outputs();
         (context, log_sum_exp, stats)
     }
 }
@@ -34,18 +53,55 @@ impl TiledBackward for Cube {
         output_grads: OutputGrads<Self>,
         settings: &TiledSettings,
     ) -> InputGrads<Self> {
-        let layout = match layouts_of(&saved.inputs, settings) {
-            // The bias gradient is a sum over examples and heads, which are in different cubes.
-            Some([_, layout]) if !output_grads.needs_bias_grad => layout,
-            _ => return portable::backward::<Self>(saved, output_grads, settings),
+        let bias_dims = saved
+            .inputs
+            .bias
+            .as_ref()
+            .filter(|_| output_grads.needs_bias_grad)
+            .map(|bias| bias.shape().dims::<4>());
+        let Some([_, layout]) = layouts_of(&saved.inputs, settings) else {
+            return portable::backward::<Self>(saved, output_grads, settings);
         };
-        let mut others = vec![saved.context, saved.stats, output_grads.d_context];
-        others.extend(output_grads.d_log_sum_exp);
+        let shape = &settings.shape;
+        let dtype = saved.inputs.query.dtype();
+        let keys = |width| [shape.batch, shape.kv_heads, shape.seq_k, width];
+        let mut results = vec![
+            ([shape.batch, shape.heads, shape.seq_q, shape.d_head], dtype),
+            (keys(shape.d_head), dtype),
+            (keys(shape.d_value), dtype),
+        ];
+        results.extend(
+            bias_dims.map(|dims| (bias_gradient::partial_dims(dims, settings), DType::F32)),
+        );
+        let has_parameter = saved.inputs.parameter.as_ref().is_some();
+        if has_parameter {
+            results.push(results[0]);
+        }
+        let Saved {
+            inputs,
+            context,
+            stats,
+        } = saved;
         let settings = settings.clone();
+        let saved = Some((context, stats, output_grads));
+        let mut grads = register(
+            Pass::Backward,
+            inputs,
+            saved,
+            results,
+            settings.clone(),
+            layout,
+        )
+        .into_iter();
+        let mut next = || grads.next().expect("a gradient");
         InputGrads {
-            qkv: register(Pass::Backward, saved.inputs, others, settings, layout),
-            bias: None,
-            parameter: None,
+            qkv: [next(), next(), next()],
+            bias: bias_dims.map(|dims| sum_partial(next(), dims, &settings)),
+            // The sum of the terms of all queries.
+            parameter: has_parameter.then(|| {
+                let by_example = Cube::float_sum_dim(next(), 2);
+                Cube::float_sum_dim(by_example, 0)
+            }),
         }
     }
 }
@@ -57,51 +113,48 @@ fn layouts_of(inputs: &Inputs<Cube>, settings: &TiledSettings) -> Option<[Kernel
     layouts(&client, query.dtype(), has_mask_or_bias, settings)
 }
 
-/// Registers an operation with the inputs of the call and other tensors. Returns its results.
+/// Context and statistics of the forward pass, and output gradients.
+type SavedTensors = (FloatTensor<Cube>, FloatTensor<Cube>, OutputGrads<Cube>);
+
+/// Registers an operation with the inputs of the call and saved tensors. Returns its results, which
+/// have these shapes and types.
 fn register(
     pass: Pass,
     tensors: Inputs<Cube>,
-    others: Vec<FloatTensor<Cube>>,
+    saved: Option<SavedTensors>,
+    results: Vec<([usize; 4], DType)>,
     settings: TiledSettings,
     layout: KernelLayout,
-) -> [FloatTensor<Cube>; 3] {
-    let dtype = tensors.query.dtype();
+) -> Vec<FloatTensor<Cube>> {
     let has_bias = tensors.bias.as_ref().is_some();
+    let has_parameter = tensors.parameter.as_ref().is_some();
     let mask = match tensors.mask {
         DenseMask::None => None,
         DenseMask::Bool(mask) => Some(mask),
     };
     let mut floats = vec![tensors.query, tensors.key, tensors.value];
-    if let Optional::Tensor(bias) = tensors.bias {
-        floats.push(bias);
+    for optional in [tensors.bias, tensors.parameter] {
+        if let Optional::Tensor(tensor) = optional {
+            floats.push(tensor);
+        }
     }
-    floats.extend(others);
-    let shape = &settings.shape;
-    let result = |heads, rows, width, dtype| ([shape.batch, heads, rows, width], dtype);
-    let (name, outputs) = match pass {
-        Pass::Forward => (
-            "zoo::tiled_forward",
-            [
-                result(shape.heads, shape.seq_q, shape.d_value, dtype),
-                result(shape.heads, shape.seq_q, 1, DType::F32),
-                result(shape.heads, shape.seq_q, 2, DType::F32),
-            ],
-        ),
-        Pass::Backward => (
-            "zoo::tiled_backward",
-            [
-                result(shape.heads, shape.seq_q, shape.d_head, dtype),
-                result(shape.kv_heads, shape.seq_k, shape.d_head, dtype),
-                result(shape.kv_heads, shape.seq_k, shape.d_value, dtype),
-            ],
-        ),
+    let mut needs_bias_grad = false;
+    if let Some((context, stats, grads)) = saved {
+        needs_bias_grad = grads.needs_bias_grad;
+        floats.extend([context, stats, grads.d_context]);
+        floats.extend(grads.d_log_sum_exp);
+    }
+    let name = match pass {
+        Pass::Forward => "zoo::tiled_forward",
+        Pass::Backward => "zoo::tiled_backward",
     };
-    op::register(name, mask, floats, outputs, move |mut inputs| {
+    op::register(name, mask, floats, results, move |mut inputs| {
         let kernel_inputs = KernelInputs {
             query: inputs.next(),
             key: inputs.next(),
             value: inputs.next(),
             bias: has_bias.then(|| inputs.next()),
+            parameter: has_parameter.then(|| inputs.next()),
             mask: inputs.mask.take(),
         };
         let saved = match pass {
@@ -111,6 +164,7 @@ fn register(
                 stats: inputs.next(),
                 d_context: inputs.next(),
                 d_log_sum_exp: inputs.floats.next(),
+                needs_bias_grad,
             }),
         };
         launch(kernel_inputs, saved, &settings, layout)

@@ -1,29 +1,24 @@
 //! Kernel launches.
 
 use burn::backend::DType;
-use burn::backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::client::Client;
-use cubecl::ir::{ElemType, UIntKind};
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
+use super::additive::backward_queries_additive;
 use super::backward_keys::backward_keys;
 use super::backward_queries::backward_queries;
-use super::call::{
-    BroadcastStridesLaunch, CallLaunch, KernelArgsLaunch, TensorStridesLaunch, table,
-};
-use super::device_plan::{DevicePlan, PlanKey, RowAxis};
+use super::bias_gradient::{self, backward_bias};
+use super::device_plan::RowAxis;
 use super::forward::forward;
-use super::layout::{KernelLayout, Layout};
-use super::mma::{self, MmaArgsLaunch, MmaLayout};
+use super::hard::{VALUE_UNITS, backward_values_hard, forward_hard, keys_per_cube};
+use super::launch_args::LaunchArgs;
+use super::layout::KernelLayout;
+use super::mma;
+use super::program::{HARD_STATS, KernelProgram};
 use crate::cube::delta::deltas;
-use crate::cube::launch::{
-    buffer, cube_count, empty_like, has_aligned_rows, into_contiguous_rows, word_buffer,
-};
+use crate::cube::launch::{buffer, cube_count};
 use crate::flash::call::TiledSettings;
-use crate::memo::Memo;
 
 #[derive(Clone)]
 pub(super) struct KernelInputs {
@@ -32,6 +27,8 @@ pub(super) struct KernelInputs {
     pub(super) value: CubeTensor,
     pub(super) mask: Option<CubeTensor>,
     pub(super) bias: Option<CubeTensor>,
+    /// The parameter of the program.
+    pub(super) parameter: Option<CubeTensor>,
 }
 
 /// Saved results of the forward pass and output gradients.
@@ -41,6 +38,7 @@ pub(super) struct BackwardInputs {
     pub(super) stats: CubeTensor,
     pub(super) d_context: CubeTensor,
     pub(super) d_log_sum_exp: Option<CubeTensor>,
+    pub(super) needs_bias_grad: bool,
 }
 
 /// Launches a kernel over the tiles of a plan. `blocks` has the widths of the results that its
@@ -50,18 +48,33 @@ macro_rules! launch_over_tiles {
         $kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
         heads: $heads:expr,
         tensors: [$($tensor:expr),+],
-        blocks: [$($width:expr),+],
+        blocks: [$($width:expr),*],
+    ) => {
+        launch_over_tiles!(
+            $kernel($args, $plan, $settings, $layout),
+            cubes: [$plan.plan.rows, $heads, $settings.shape.batch],
+            tensors: [$($tensor),+],
+            blocks: [$($width),*],
+        )
+    };
+    (
+        $kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
+        cubes: $cubes:expr,
+        tensors: [$($tensor:expr),+],
+        $(grid: $grid:expr,)?
+        blocks: [$($width:expr),*],
     ) => {
         // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
         unsafe {
             $kernel::launch_unchecked(
                 &$args.client,
-                cube_count([$plan.plan.rows, $heads, $settings.shape.batch]),
+                cube_count($cubes),
                 CubeDim::new_1d($layout.units() as u32),
                 $args.vector_width,
                 $args.kernel_args($settings, &$plan, $layout),
                 $(buffer($tensor),)+
-                $($layout.blocks($width),)+
+                $($grid,)?
+                $($layout.blocks($width),)*
                 $args.elem(),
                 $args.mask_elem(),
             );
@@ -94,15 +107,17 @@ macro_rules! launch_mma {
 
 /// The forward pass, or the backward pass if there are saved tensors.
 ///
-/// Returns context, log-sum-exp and softmax statistics, or the gradients of query, key and value.
+/// Returns context, log-sum-exp and softmax statistics, or the gradients of query, key and value, and
+/// the [partial sums](bias_gradient) of the bias's gradient if it was requested. Last, the terms of
+/// each query in the gradient of the parameter, if there is one.
 pub(super) fn launch(
     inputs: KernelInputs,
     saved: Option<BackwardInputs>,
     settings: &TiledSettings,
     layout: KernelLayout,
-) -> [CubeTensor; 3] {
+) -> Vec<CubeTensor> {
     match saved {
-        None => launch_forward(inputs, settings, layout),
+        None => launch_forward(inputs, settings, layout).into(),
         Some(saved) => launch_backward(inputs, saved, settings, layout),
     }
 }
@@ -118,8 +133,15 @@ fn launch_forward(
     let result = |width, dtype| args.empty([shape.batch, shape.heads, shape.seq_q, width], dtype);
     let context = result(shape.d_value, args.query.dtype);
     let log_sum_exp = result(1, DType::F32);
-    let stats = result(2, DType::F32);
+    let stats = result(args.program.stats_width(settings), DType::F32);
     match layout {
+        KernelLayout::Units(layout) if args.program.is_hard() => launch_over_tiles!(
+            forward_hard(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&context, &log_sum_exp, &stats],
+            // The soft context is part of the statistics, if it is saved.
+            blocks: [shape.d_value, args.program.stats_width(settings) - HARD_STATS],
+        ),
         KernelLayout::Units(layout) => launch_over_tiles!(
             forward(args, plan, settings, layout),
             heads: shape.heads,
@@ -140,7 +162,7 @@ fn launch_backward(
     saved: BackwardInputs,
     settings: &TiledSettings,
     layout: KernelLayout,
-) -> [CubeTensor; 3] {
+) -> Vec<CubeTensor> {
     let shape = &settings.shape;
     let args = LaunchArgs::new(inputs, Some(saved.d_context), settings, layout);
     let context = into_contiguous(saved.context);
@@ -152,206 +174,125 @@ fn launch_backward(
         KernelLayout::Mma(layout) => KernelLayout::Mma(layout.with_query_gradient()),
     };
     let plan = args.plan(settings, query_layout.tile(), RowAxis::Queries);
+    // The context of the soft weights, for sampled keys.
+    let (context, first_column) = match args.program {
+        KernelProgram::Sampled => (&stats, HARD_STATS),
+        KernelProgram::Softmax
+        | KernelProgram::Additive
+        | KernelProgram::Sigmoid
+        | KernelProgram::Best => (&context, 0),
+    };
     let deltas = deltas(
-        &context,
+        context,
+        first_column,
         &args.d_context,
         d_log_sum_exp.as_ref(),
         args.vector_width,
     );
 
     let grad = |tensor: &CubeTensor| args.empty(tensor.meta.shape().dims(), tensor.dtype);
-    let d_query = grad(&args.query);
-    match query_layout {
-        KernelLayout::Units(layout) => launch_over_tiles!(
-            backward_queries(args, plan, settings, layout),
-            heads: shape.heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_query],
-            blocks: [shape.d_head],
-        ),
-        KernelLayout::Mma(layout) => launch_mma!(
-            mma::backward_queries(args, plan, settings, layout),
-            heads: shape.heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_query],
-        ),
-    }
+    let mut d_parameter = None;
+    let d_query = match (args.program, query_layout) {
+        // Only the values have a gradient.
+        (KernelProgram::Best, _) => args.zeros_like(&args.query),
+        (KernelProgram::Additive, KernelLayout::Units(layout)) => {
+            let d_query = grad(&args.query);
+            let d_vector = grad(&args.query);
+            launch_over_tiles!(
+                backward_queries_additive(args, plan, settings, layout),
+                heads: shape.heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_query, &d_vector],
+                blocks: [shape.d_head],
+            );
+            d_parameter = Some(d_vector);
+            d_query
+        }
+        (_, KernelLayout::Units(layout)) => {
+            let d_query = grad(&args.query);
+            launch_over_tiles!(
+                backward_queries(args, plan, settings, layout),
+                heads: shape.heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_query],
+                blocks: [shape.d_head],
+            );
+            d_query
+        }
+        (_, KernelLayout::Mma(layout)) => {
+            let d_query = grad(&args.query);
+            launch_mma!(
+                mma::backward_queries(args, plan, settings, layout),
+                heads: shape.heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_query],
+            );
+            d_query
+        }
+    };
+    let d_bias = match (&args.bias, layout) {
+        (Some(bias), KernelLayout::Units(layout)) if saved.needs_bias_grad => {
+            let dims = bias.meta.shape().dims();
+            let d_bias = args.empty(bias_gradient::partial_dims(dims, settings), DType::F32);
+            let layout = bias_gradient::layout(layout, settings);
+            let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
+            let (grid, cubes) = bias_gradient::grid(dims, settings, layout);
+            launch_over_tiles!(
+                backward_bias(args, plan, settings, layout),
+                cubes: cubes,
+                tensors: [&args.d_context, &stats, &deltas, &d_bias],
+                grid: grid,
+                blocks: [],
+            );
+            Some(d_bias)
+        }
+        _ => None,
+    };
 
+    let d_value = grad(&args.value);
+    if let (true, KernelLayout::Units(layout)) = (args.program.is_hard(), layout) {
+        let keys = keys_per_cube(shape.d_value);
+        // SAFETY: as in `launch_over_tiles`.
+        unsafe {
+            backward_values_hard::launch_unchecked(
+                &args.client,
+                cube_count([shape.seq_k.div_ceil(keys), shape.kv_heads, shape.batch]),
+                CubeDim::new_1d(VALUE_UNITS as u32),
+                args.vector_width,
+                args.kernel_args(settings, &plan, layout),
+                buffer(&args.d_context),
+                buffer(&stats),
+                buffer(&d_value),
+                keys,
+                shape.d_value.div_ceil(4),
+                args.elem(),
+                args.mask_elem(),
+            );
+        }
+    }
     let plan = args.plan(settings, layout.tile(), RowAxis::Keys);
-    let [d_key, d_value] = [grad(&args.key), grad(&args.value)];
-    match layout {
-        KernelLayout::Units(layout) => launch_over_tiles!(
-            backward_keys(args, plan, settings, layout),
-            heads: shape.kv_heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
-            blocks: [shape.d_head, shape.d_value],
-        ),
-        KernelLayout::Mma(layout) => launch_mma!(
-            mma::backward_keys(args, plan, settings, layout),
-            heads: shape.kv_heads,
-            tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
-        ),
-    }
+    let d_key = match (args.program, layout) {
+        (KernelProgram::Best, _) => args.zeros_like(&args.key),
+        (_, KernelLayout::Units(layout)) => {
+            let d_key = grad(&args.key);
+            launch_over_tiles!(
+                backward_keys(args, plan, settings, layout),
+                heads: shape.kv_heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
+                blocks: [shape.d_head, shape.d_value],
+            );
+            d_key
+        }
+        (_, KernelLayout::Mma(layout)) => {
+            let d_key = grad(&args.key);
+            launch_mma!(
+                mma::backward_keys(args, plan, settings, layout),
+                heads: shape.kv_heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
+            );
+            d_key
+        }
+    };
     [d_query, d_key, d_value]
+        .into_iter()
+        .chain(d_bias)
+        .chain(d_parameter)
+        .collect()
 }
-
-/// The tensors of a call, with contiguous rows.
-struct LaunchArgs {
-    client: Client,
-    query: CubeTensor,
-    key: CubeTensor,
-    value: CubeTensor,
-    /// The query in the forward pass, where it is not read.
-    d_context: CubeTensor,
-    mask: Option<CubeTensor>,
-    bias: Option<CubeTensor>,
-    table: Option<Handle>,
-    /// Elements per load: 4 if all rows are aligned, else 1.
-    vector_width: usize,
-}
-
-impl LaunchArgs {
-    fn new(
-        inputs: KernelInputs,
-        d_context: Option<CubeTensor>,
-        settings: &TiledSettings,
-        layout: KernelLayout,
-    ) -> Self {
-        let client = inputs.query.client.clone();
-        let with_rows = |tensor: CubeTensor| match layout {
-            KernelLayout::Mma(layout) if !has_aligned_rows(&tensor, layout.ty().vec()) => {
-                into_contiguous(tensor)
-            }
-            _ => into_contiguous_rows(tensor),
-        };
-        let [query, key, value] = [inputs.query, inputs.key, inputs.value].map(with_rows);
-        let d_context = d_context.map_or_else(|| query.clone(), with_rows);
-        let shape = &settings.shape;
-        let tensors = [&query, &key, &value, &d_context];
-        let is_aligned = shape.d_head.is_multiple_of(4)
-            && shape.d_value.is_multiple_of(4)
-            && tensors
-                .into_iter()
-                .all(|tensor| has_aligned_rows(tensor, 4));
-        let table = table(settings).map(|table| client.create_from_slice(u32::as_bytes(&table)));
-        Self {
-            query,
-            key,
-            value,
-            d_context,
-            mask: inputs.mask,
-            bias: inputs.bias,
-            table,
-            vector_width: if is_aligned { 4 } else { 1 },
-            client,
-        }
-    }
-
-    fn empty(&self, dims: [usize; 4], dtype: DType) -> CubeTensor {
-        empty_like(&self.query, dims, dtype)
-    }
-
-    fn elem(&self) -> ElemType {
-        dtype_to_storage_type(self.query.dtype)
-    }
-
-    fn call(&self, settings: &TiledSettings, plan: &DevicePlan) -> CallLaunch {
-        let shape = &settings.shape;
-        let dropout = settings.dropout;
-        CallLaunch::new(
-            shape.heads as u32,
-            shape.group() as u32,
-            shape.seq_q as u32,
-            shape.seq_k as u32,
-            shape.d_head as u32,
-            shape.d_value as u32,
-            TensorStridesLaunch::from_tensor(&self.query),
-            TensorStridesLaunch::from_tensor(&self.key),
-            TensorStridesLaunch::from_tensor(&self.value),
-            TensorStridesLaunch::from_tensor(&self.d_context),
-            settings.scale as f32,
-            settings.softcap.unwrap_or(0.0) as f32,
-            u32::from(settings.alibi.is_some()),
-            u32::from(self.bias.is_some()),
-            BroadcastStridesLaunch::from_tensor(self.bias.as_ref()),
-            u32::from(self.mask.is_some()),
-            BroadcastStridesLaunch::from_tensor(self.mask.as_ref()),
-            dropout.map_or(0, |dropout| dropout.threshold()),
-            dropout.map_or(1.0, |dropout| dropout.factor()),
-            plan.rows as u32,
-            plan.example_stride,
-            plan.runs_offset,
-            plan.bitmaps_offset,
-        )
-    }
-
-    fn kernel_args<E: Float, N: Size, M: Numeric>(
-        &self,
-        settings: &TiledSettings,
-        plan: &UploadedPlan,
-        layout: Layout,
-    ) -> KernelArgsLaunch<E, N, M> {
-        // Also passed for missing inputs, which are not read.
-        let plan_buffer = || word_buffer(&plan.handle);
-        let [mask, bias] =
-            [&self.mask, &self.bias].map(|tensor| tensor.as_ref().map_or_else(plan_buffer, buffer));
-        let is_plain = self.mask.is_none()
-            && self.bias.is_none()
-            && self.table.is_none()
-            && settings.softcap.is_none();
-        KernelArgsLaunch::new(
-            buffer(&self.query),
-            buffer(&self.key),
-            buffer(&self.value),
-            plan_buffer(),
-            self.table.as_ref().map_or_else(plan_buffer, word_buffer),
-            mask,
-            bias,
-            self.call(settings, &plan.plan),
-            is_plain,
-            layout,
-        )
-    }
-
-    fn mma_args<E: Float, N: Size>(
-        &self,
-        settings: &TiledSettings,
-        plan: &UploadedPlan,
-        layout: MmaLayout,
-    ) -> MmaArgsLaunch<E, N> {
-        MmaArgsLaunch::new(
-            buffer(&self.query),
-            buffer(&self.key),
-            buffer(&self.value),
-            word_buffer(&plan.handle),
-            self.call(settings, &plan.plan),
-            layout,
-        )
-    }
-
-    fn mask_elem(&self) -> ElemType {
-        let mask = self.mask.as_ref();
-        mask.map_or(ElemType::UInt(UIntKind::U32), |mask| {
-            dtype_to_storage_type(mask.dtype)
-        })
-    }
-
-    fn plan(&self, settings: &TiledSettings, tile: [usize; 2], row_axis: RowAxis) -> UploadedPlan {
-        let key = PlanKey::new(settings, tile, row_axis);
-        let plan = key.device_plan(&settings.shape);
-        let device = format!("{:?}", self.query.device);
-        let handle = UPLOADED_PLANS.get((key, device), |_| {
-            self.client.create_from_slice(u32::as_bytes(&plan.words))
-        });
-        UploadedPlan {
-            handle: Handle::clone(&handle),
-            plan,
-        }
-    }
-}
-
-struct UploadedPlan {
-    handle: Handle,
-    plan: std::sync::Arc<DevicePlan>,
-}
-
-/// Plans in device memory. A model uses the same few in every layer and step.
-static UPLOADED_PLANS: Memo<(PlanKey, String), Handle> = Memo::new();

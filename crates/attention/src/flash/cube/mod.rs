@@ -10,20 +10,27 @@
 // `&&` both would be evaluated on the device.
 #![allow(clippy::collapsible_if)]
 
+mod additive;
 #[cfg(feature = "autotune")]
 mod autotune;
 mod backward_keys;
 mod backward_queries;
+mod bias_gradient;
 mod call;
 mod cmma;
 mod device_plan;
 mod finite;
 mod forward;
 mod fused;
+mod gradient;
+mod hard;
 mod launch;
+mod launch_args;
 mod layout;
 mod memory;
 mod mma;
+mod program;
+mod random;
 mod score;
 mod support;
 mod tile;

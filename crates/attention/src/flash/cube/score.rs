@@ -1,4 +1,4 @@
-//! Attention weights from dot products: softcap, ALiBi, bias, mask and dropout.
+//! Scores from dot products: softcap, ALiBi, bias, mask and noise; and their tiles.
 
 use cubecl::prelude::*;
 
@@ -6,6 +6,8 @@ use super::call::{Call, Head, KernelArgs};
 use super::device_plan::RowAxis;
 use super::layout::Layout;
 use super::memory::{Matrix, SharedMemory, load_tile, store_tile, tile_row_offset};
+use super::program::KernelProgram;
+use super::random::add_noise;
 use crate::flash::call::{MASKED_SCORE, MIN_VISIBLE_SCORE};
 
 /// The bits of minus infinity: shader compilers may assume that every float is finite.
@@ -54,16 +56,44 @@ pub(super) struct QueryTile<'a, E: Float, N: Size> {
     pub(super) end_run: u32,
 }
 
+#[cube]
+impl<E: Float, N: Size> QueryTile<'_, E, N> {
+    /// The context gradients of the tile.
+    pub(super) fn d_contexts<'a>(
+        &self,
+        d_context: &'a [Vector<E, N>],
+        call: &Call,
+    ) -> Matrix<'a, E, N> {
+        let (example, head) = (self.head.example, self.head.head);
+        call.d_context
+            .matrix(d_context, example, head, call.seq_q, call.d_value)
+            .at(self.first)
+    }
+}
+
 /// The query tile of this cube.
 #[cube]
 pub(super) fn load_query_tile<'a, E: Float, N: Size, M: Numeric>(
     args: &'a KernelArgs<E, N, M>,
 ) -> QueryTile<'a, E, N> {
-    let call = &args.call;
     // In descending order: with a causal mask the last queries have the most keys.
-    let row_of_tiles = (call.plan_rows - 1 - CUBE_POS_X) as usize;
-    let example = CUBE_POS_Z as usize;
-    let head = CUBE_POS_Y as usize;
+    let row_of_tiles = (args.call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let head = Head {
+        example: CUBE_POS_Z as usize,
+        head: CUBE_POS_Y as usize,
+    };
+    query_tile_of(args, head, row_of_tiles)
+}
+
+/// A query tile of a head.
+#[cube]
+pub(super) fn query_tile_of<'a, E: Float, N: Size, M: Numeric>(
+    args: &'a KernelArgs<E, N, M>,
+    of: Head,
+    row_of_tiles: usize,
+) -> QueryTile<'a, E, N> {
+    let call = &args.call;
+    let (example, head) = (of.example, of.head);
     let kv_head = head / call.group as usize;
     let offset = example * call.plan_example as usize + row_of_tiles;
     let first = row_of_tiles * comptime!(args.layout.tile_m());
@@ -131,32 +161,50 @@ pub(super) fn finish_scores<E: Float, N: Size, M: Numeric>(
         }
         has_options = has_options || call.has_alibi + call.has_bias + call.has_mask > 0u32;
     }
-    if has_options {
-        let cube_side = comptime!(layout.cube_side);
-        let unit = UNIT_POS as usize;
+    if comptime!(args.program == KernelProgram::Sampled) {
         store_tile::<E>(products, memory);
-        for i in 0..comptime!(layout.unit_rows) {
-            let row = unit / cube_side + i * cube_side;
-            for c in 0..comptime!(layout.unit_vec4s) {
-                let vec4 = c * cube_side + unit % cube_side;
-                let offset = tile_row_offset(row, layout) + vec4;
-                let mut scores = memory.full[offset];
-                #[unroll]
-                for j in 0..4usize {
-                    let mut query_in = row;
-                    let mut key_in = vec4 * 4 + j;
-                    if comptime!(tile.row_axis == RowAxis::Keys) {
-                        query_in = vec4 * 4 + j;
-                        key_in = row;
-                    }
-                    let capped = scores.extract(j);
-                    let score = finish_score::<E, N, M>(args, tile, query_in, key_in, capped);
-                    scores.insert(j, score);
-                }
-                memory.full[offset] = scores;
-            }
+        if has_options {
+            apply_options::<E, N, M>(args, tile, memory);
         }
+        add_noise::<E, N, M>(args, tile, memory);
         load_tile::<E>(products, memory);
+    } else if has_options {
+        store_tile::<E>(products, memory);
+        apply_options::<E, N, M>(args, tile, memory);
+        load_tile::<E>(products, memory);
+    }
+}
+
+/// Applies ALiBi, bias and mask to the scores of a tile in shared memory, each unit to its own.
+#[cube]
+fn apply_options<E: Float, N: Size, M: Numeric>(
+    args: &KernelArgs<E, N, M>,
+    tile: &Tile,
+    memory: &mut SharedMemory<E>,
+) {
+    let layout = comptime!(args.layout);
+    let cube_side = comptime!(layout.cube_side);
+    let unit = UNIT_POS as usize;
+    for i in 0..comptime!(layout.unit_rows) {
+        let row = unit / cube_side + i * cube_side;
+        for c in 0..comptime!(layout.unit_vec4s) {
+            let vec4 = c * cube_side + unit % cube_side;
+            let offset = tile_row_offset(row, layout) + vec4;
+            let mut scores = memory.full[offset];
+            #[unroll]
+            for j in 0..4usize {
+                let mut query_in = row;
+                let mut key_in = vec4 * 4 + j;
+                if comptime!(tile.row_axis == RowAxis::Keys) {
+                    query_in = vec4 * 4 + j;
+                    key_in = row;
+                }
+                let capped = scores.extract(j);
+                let score = finish_score::<E, N, M>(args, tile, query_in, key_in, capped);
+                scores.insert(j, score);
+            }
+            memory.full[offset] = scores;
+        }
     }
 }
 
@@ -184,7 +232,11 @@ fn finish_score<E: Float, N: Size, M: Numeric>(
         // Positions out of range are masked below, and bias and mask must not be read there.
         let is_in_range = query < call.seq_q as usize && key < call.seq_k as usize;
         if call.has_bias != 0u32 && is_in_range {
-            let offset = call.bias.offset(&tile.head, query, key);
+            let mut offset = call.bias.offset(&tile.head, query, key);
+            if call.has_bias == 2u32 {
+                let relative = key + call.seq_q as usize - 1 - query;
+                offset = call.bias.offset(&tile.head, 0usize, relative);
+            }
             let added = f32::cast_from(args.bias[offset]);
             score += added;
             // This comparison preserves NaN.
@@ -217,7 +269,7 @@ fn finish_score<E: Float, N: Size, M: Numeric>(
 /// Writes the derivative of the softcap, if there is one, at each unit's dot products of a tile.
 #[cube]
 pub(super) fn write_softcap_grads(
-    products: &Array<f32>,
+    products: &mut Array<f32>,
     softcap_grads: &mut Array<f32>,
     call: &Call,
     #[comptime] is_plain: bool,
@@ -263,69 +315,4 @@ pub(super) fn may_mask(tile: &Tile, call: &Call, #[comptime] is_plain: bool) -> 
         may_mask = may_mask || call.has_bias + call.has_mask > 0u32;
     }
     may_mask
-}
-
-/// A 64-bit integer: WGSL has no 64-bit type.
-#[derive(CubeType, Clone, Copy)]
-pub(super) struct U64 {
-    pub(super) low: u32,
-    pub(super) high: u32,
-}
-
-/// The dropout key of a query (`counter::row_key`), from the seed of its head.
-#[cube]
-pub(super) fn dropout_key(head: &Head, query: usize, table: &[u32], call: &Call) -> U64 {
-    let heads = call.heads as usize;
-    let offset = heads + (head.example * heads + head.head) * 2;
-    let seed = table[offset];
-    let low = seed + query as u32;
-    let carry = u32::cast_from(low < seed);
-    mix(&U64 {
-        low,
-        high: table[offset + 1] + carry,
-    })
-}
-
-/// `counter::mix`.
-#[cube]
-fn mix(x: &U64) -> U64 {
-    let low = x.low + 0x7f4a_7c15u32;
-    let carry = u32::cast_from(low < x.low);
-    let high = x.high + 0x9e37_79b9u32 + carry;
-    let a = mul_u64(
-        low ^ ((low >> 30u32) | (high << 2u32)),
-        high ^ (high >> 30u32),
-        0x1ce4_e5b9u32,
-        0xbf58_476du32,
-    );
-    let b = mul_u64(
-        a.low ^ ((a.low >> 27u32) | (a.high << 5u32)),
-        a.high ^ (a.high >> 27u32),
-        0x1331_11ebu32,
-        0x94d0_49bbu32,
-    );
-    U64 {
-        low: b.low ^ ((b.low >> 31u32) | (b.high << 1u32)),
-        high: b.high ^ (b.high >> 31u32),
-    }
-}
-
-/// The lower 64 bits of a product.
-#[cube]
-fn mul_u64(low: u32, high: u32, by_low: u32, by_high: u32) -> U64 {
-    U64 {
-        low: low * by_low,
-        high: low.mul_hi(by_low) + low * by_high + high * by_low,
-    }
-}
-
-/// The dropout factor of the weight for a key, with the random number of `counter::random_bits` for
-/// a query with dropout key `[low, high]`.
-#[cube]
-pub(super) fn dropout_factor(low: u32, high: u32, key: usize, call: &Call) -> f32 {
-    let a = low ^ (key as u32 * 0x9e37_79b9u32);
-    let b = (a ^ (a >> 16u32)) * 0x7feb_352du32;
-    let c = ((b ^ (b >> 15u32)) ^ high) * 0x846c_a68bu32;
-    let random = c ^ (c >> 16u32);
-    select(random < call.dropout_threshold, 0.0f32, call.dropout_scale)
 }

@@ -11,6 +11,7 @@ use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, KernelLayout, Layout, Matmul, PLANE_SIZE};
 use super::mma::{MmaLayout, MmaType};
+use super::program::KernelProgram;
 use crate::AttentionShape;
 use crate::cube::launch::half_type;
 pub(super) use crate::cube::launch::is_software;
@@ -48,7 +49,7 @@ const LARGE: Layout = Layout {
     ..SIDE_8
 };
 /// 32 x 32 tiles for little work, and for adapters with the minimum limits of WebGPU.
-const COMPACT: Layout = Layout {
+pub(super) const COMPACT: Layout = Layout {
     unit_vec4s: 1,
     chunk_vec4s: 4,
     ..SIDE_8
@@ -78,7 +79,7 @@ const MIN_LOOP_KEYS: usize = 256;
 const MAX_BLOCKS: usize = 4;
 
 /// Buffers of a kernel, including that of its scalar arguments.
-const MAX_BUFFERS: u32 = 13;
+const MAX_BUFFERS: u32 = 14;
 
 pub(crate) fn kernel_for(
     device: &CubeDevice,
@@ -107,7 +108,7 @@ pub(super) fn layouts(
         return Some(layouts.map(KernelLayout::Mma));
     }
     let first = |pass| {
-        let mut list = preferred(client.properties(), dtype, &settings.shape, pass)?.into_iter();
+        let mut list = preferred(client.properties(), dtype, settings, pass)?.into_iter();
         list.find(|&layout| is_supported(client, dtype, settings, layout, pass))
     };
     Some([first(Pass::Forward)?, first(Pass::Backward)?].map(KernelLayout::Units))
@@ -125,7 +126,7 @@ fn mma_layouts(
     let shape = &settings.shape;
     let ty = MmaType::new(dtype)?;
     let (_, max_heads, max_batch) = properties.hardware.max_cube_count;
-    let is_supported = is_softmax(settings)
+    let is_supported = KernelProgram::new(settings) == Some(KernelProgram::Softmax)
         && !has_mask_or_bias
         && settings.softcap.is_none()
         && settings.alibi.is_none()
@@ -157,14 +158,6 @@ fn mma_layouts(
     is_supported.then_some(layouts)
 }
 
-/// Whether the kernels compute the program of the call.
-fn is_softmax(settings: &TiledSettings) -> bool {
-    settings.program == Program::Softmax
-        && settings.score_mod.is_none()
-        && !settings.has_relative_bias
-        && !settings.is_portable
-}
-
 pub(super) fn is_supported(
     client: &Client,
     dtype: DType,
@@ -173,7 +166,10 @@ pub(super) fn is_supported(
     pass: Pass,
 ) -> bool {
     let properties = client.properties();
-    if !is_softmax(settings) || !fits(properties, dtype, &settings.shape, layout) {
+    let Some(program) = KernelProgram::new(settings) else {
+        return false;
+    };
+    if !fits(properties, dtype, &settings.shape, layout, program) {
         return false;
     }
     let plans: &[RowAxis] = match pass {
@@ -204,12 +200,13 @@ fn fits(
     dtype: DType,
     shape: &AttentionShape,
     layout: Layout,
+    program: KernelProgram,
 ) -> bool {
     let hardware = &properties.hardware;
     let (_, max_heads, max_batch) = hardware.max_cube_count;
     let supports_matmul = match layout.matmul {
         Matmul::Unit => dtype == DType::F32,
-        Matmul::Cmma => has_cmma(properties, dtype),
+        Matmul::Cmma => program == KernelProgram::Softmax && has_cmma(properties, dtype),
     };
     supports_matmul
         && hardware.max_bindings >= MAX_BUFFERS
@@ -264,9 +261,10 @@ fn has_cmma(properties: &DeviceProperties, dtype: DType) -> bool {
 fn preferred(
     properties: &DeviceProperties,
     dtype: DType,
-    shape: &AttentionShape,
+    settings: &TiledSettings,
     pass: Pass,
 ) -> Option<Vec<Layout>> {
+    let shape = &settings.shape;
     let is_few = shape.seq_q <= FEW_QUERIES;
     if dtype != DType::F32 {
         // With a single key, the gradients of query and key are zero, but not the difference of
@@ -286,6 +284,10 @@ fn preferred(
     let is_software = is_software(properties);
     if is_software && shape.seq_q <= MAX_LOOP_QUERIES && shape.seq_k >= MIN_LOOP_KEYS {
         return None;
+    }
+    // Each MLP score of a unit is separate code.
+    if is_software && settings.program == Program::Additive {
+        return Some(vec![COMPACT]);
     }
     let is_little = is_few || (is_software && shape.seq_q * shape.seq_k < FEW_PAIRS);
     let list = match pass {

@@ -7,6 +7,7 @@
 
 use cubecl::prelude::*;
 
+use super::additive::tanh;
 use super::cmma;
 use super::finite::{add_non_finite, load_finite};
 use super::layout::{Layout, Matmul};
@@ -23,66 +24,109 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
     memory: &mut SharedMemory<E>,
     products: &mut Array<f32>,
 ) {
-    let layout = comptime!(memory.layout);
-    if comptime!(layout.matmul == Matmul::Cmma) {
+    if comptime!(memory.layout.matmul == Matmul::Cmma) {
         cmma::matmul_nt::<E, N>(left, right, memory, products);
     } else {
-        let cube_side = comptime!(layout.cube_side);
-        let unit_rows = comptime!(layout.unit_rows);
-        let unit_columns = comptime!(layout.unit_columns());
-        let chunk = comptime!(layout.chunk_vec4s);
-        let stride = comptime!(layout.chunk_stride());
-        let right_offset = comptime!(layout.tile_m() * layout.chunk_stride());
-        let unit = UNIT_POS as usize;
-        let unit_row = unit / cube_side;
-        let unit_column = unit % cube_side;
-        #[unroll]
-        for i in 0..comptime!(layout.unit_elements()) {
-            products[i] = 0.0f32;
+        reduce_nt::<E, N>(left, right, left, memory, products, PairProduct::Dot);
+    }
+}
+
+/// `Σ_x vector_x · tanh(left_ix + right_jx)` for a tile; the vector is a matrix with one row.
+#[cube]
+pub(super) fn additive_nt<E: Float, N: Size>(
+    left: &Matrix<'_, E, N>,
+    right: &Matrix<'_, E, N>,
+    vector: &Matrix<'_, E, N>,
+    memory: &mut SharedMemory<E>,
+    products: &mut Array<f32>,
+) {
+    reduce_nt::<E, N>(left, right, vector, memory, products, PairProduct::Additive);
+}
+
+/// How [`reduce_nt`] combines the elements of two rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum PairProduct {
+    Dot,
+    Additive,
+}
+
+/// Sums over the columns of two matrices. The vector is only read for [`PairProduct::Additive`].
+#[cube]
+fn reduce_nt<E: Float, N: Size>(
+    left: &Matrix<'_, E, N>,
+    right: &Matrix<'_, E, N>,
+    vector: &Matrix<'_, E, N>,
+    memory: &mut SharedMemory<E>,
+    products: &mut Array<f32>,
+    #[comptime] product: PairProduct,
+) {
+    let layout = comptime!(memory.layout);
+    let is_additive = comptime!(product == PairProduct::Additive);
+    let cube_side = comptime!(layout.cube_side);
+    let unit_rows = comptime!(layout.unit_rows);
+    let unit_columns = comptime!(layout.unit_columns());
+    let chunk = comptime!(layout.chunk_vec4s);
+    let stride = comptime!(layout.chunk_stride());
+    let right_offset = comptime!(layout.tile_m() * layout.chunk_stride());
+    let unit = UNIT_POS as usize;
+    let unit_row = unit / cube_side;
+    let unit_column = unit % cube_side;
+    #[unroll]
+    for i in 0..comptime!(layout.unit_elements()) {
+        products[i] = 0.0f32;
+    }
+    let chunks = left.rows.width.div_ceil(comptime!(chunk * 4));
+    for chunk_index in 0..chunks {
+        // Other units may still read the previous chunk.
+        sync_cube();
+        for step in 0..comptime!(unit_rows * chunk / cube_side) {
+            let index = unit + step * comptime!(layout.units());
+            let row = index / chunk;
+            let vec4 = index % chunk;
+            memory.full[row * stride + vec4] =
+                Vec4::cast_from(load_vec4::<E, N>(left, row, chunk_index * chunk + vec4));
         }
-        let chunks = left.rows.width.div_ceil(comptime!(chunk * 4));
-        for chunk_index in 0..chunks {
-            // Other units may still read the previous chunk.
-            sync_cube();
-            for step in 0..comptime!(unit_rows * chunk / cube_side) {
-                let index = unit + step * comptime!(layout.units());
-                let row = index / chunk;
-                let vec4 = index % chunk;
-                memory.full[row * stride + vec4] =
-                    Vec4::cast_from(load_vec4::<E, N>(left, row, chunk_index * chunk + vec4));
+        for step in 0..comptime!(unit_columns * chunk / cube_side) {
+            let index = unit + step * comptime!(layout.units());
+            let row = index / chunk;
+            let vec4 = index % chunk;
+            // Here the columns of a unit have a stride of `cube_side`: adjacent units then read
+            // adjacent rows, which are in different banks.
+            let j = row / cube_side;
+            let from = (j / 4) * comptime!(4 * cube_side) + (row % cube_side) * 4 + j % 4;
+            memory.full[right_offset + row * stride + vec4] =
+                Vec4::cast_from(load_vec4::<E, N>(right, from, chunk_index * chunk + vec4));
+        }
+        sync_cube();
+        for vec4 in 0..chunk {
+            let mut right_vec4s = Array::<Vec4>::new(unit_columns);
+            let mut factors = Vec4::new(0.0f32);
+            if is_additive {
+                let column = chunk_index * chunk + vec4;
+                factors = Vec4::cast_from(load_vec4::<E, N>(vector, 0usize, column));
             }
-            for step in 0..comptime!(unit_columns * chunk / cube_side) {
-                let index = unit + step * comptime!(layout.units());
-                let row = index / chunk;
-                let vec4 = index % chunk;
-                // Here the columns of a unit have a stride of `cube_side`: adjacent units then read
-                // adjacent rows, which are in different banks.
-                let j = row / cube_side;
-                let from = (j / 4) * comptime!(4 * cube_side) + (row % cube_side) * 4 + j % 4;
-                memory.full[right_offset + row * stride + vec4] =
-                    Vec4::cast_from(load_vec4::<E, N>(right, from, chunk_index * chunk + vec4));
+            #[unroll]
+            for j in 0..unit_columns {
+                right_vec4s[j] =
+                    memory.full[right_offset + (unit_column + j * cube_side) * stride + vec4];
             }
-            sync_cube();
-            for vec4 in 0..chunk {
-                let mut right_vec4s = Array::<Vec4>::new(unit_columns);
+            #[unroll]
+            for i in 0..unit_rows {
+                let left_vec4 = memory.full[(unit_row + i * cube_side) * stride + vec4];
                 #[unroll]
                 for j in 0..unit_columns {
-                    right_vec4s[j] =
-                        memory.full[right_offset + (unit_column + j * cube_side) * stride + vec4];
-                }
-                #[unroll]
-                for i in 0..unit_rows {
-                    let left_vec4 = memory.full[(unit_row + i * cube_side) * stride + vec4];
+                    let right_vec4 = right_vec4s[j];
+                    let mut sum = products[i * unit_columns + j];
                     #[unroll]
-                    for j in 0..unit_columns {
-                        let right_vec4 = right_vec4s[j];
-                        let mut sum = products[i * unit_columns + j];
-                        #[unroll]
-                        for k in 0..4usize {
-                            sum = fma(left_vec4.extract(k), right_vec4.extract(k), sum);
+                    for k in 0..4usize {
+                        let (a, b) = (left_vec4.extract(k), right_vec4.extract(k));
+                        if is_additive {
+                            sum = fma(factors.extract(k), tanh(a + b), sum);
+                        } else {
+                            sum = fma(a, b, sum);
                         }
-                        products[i * unit_columns + j] = sum;
                     }
+                    products[i * unit_columns + j] = sum;
                 }
             }
         }

@@ -70,17 +70,7 @@ impl<B: Backend> RelativeBiasGradient<B> {
         let device = sum.device();
         let zeros = |dims: [usize; 4]| B::float_zeros(Shape::from(dims), &device, FloatDType::F32);
         let elements = elements(self.seq_q, queries, keys);
-        let (rows, width) = (queries.len(), elements.len());
-        // In rows that are one shorter, each row is shifted by one.
-        let padded = cat::<B>(
-            vec![B::float_flip(sum, &[2]), zeros([1, heads, rows, rows])],
-            3,
-        );
-        let flat = B::float_reshape(padded, Shape::from([1, heads, 1, rows * (width + 1)]));
-        let (all, count) = (Slice::full(), Slice::from(0..rows * width));
-        let shifted = B::float_slice(flat, &[all, all, all, count]);
-        let shifted = B::float_reshape(shifted, Shape::from([1, heads, rows, width]));
-        let mut parts = vec![B::float_sum_dim(shifted, 2)];
+        let mut parts = vec![sum_diagonals::<B>(sum)];
         if elements.start > 0 {
             parts.insert(0, zeros([1, heads, 1, elements.start]));
         }
@@ -94,4 +84,20 @@ impl<B: Backend> RelativeBiasGradient<B> {
         let zeros = || B::float_zeros(Shape::from(self.dims), device, FloatDType::F32);
         self.sum.unwrap_or_else(zeros)
     }
+}
+
+/// The sums over the diagonals of `[a, b, rows, columns]`, from the last row's first element on:
+/// `[a, b, 1, rows + columns - 1]`.
+pub(in crate::flash) fn sum_diagonals<B: Backend>(tiles: FloatTensor<B>) -> FloatTensor<B> {
+    let [a, b, rows, columns] = tiles.shape().dims();
+    let width = rows + columns - 1;
+    let zeros = Shape::from([a, b, rows, rows]);
+    let zeros = B::float_zeros(zeros, &tiles.device(), FloatDType::F32);
+    // In rows that are one shorter, each row is shifted by one.
+    let padded = cat::<B>(vec![B::float_flip(tiles, &[2]), zeros], 3);
+    let flat = B::float_reshape(padded, Shape::from([a, b, 1, rows * (width + 1)]));
+    let (all, count) = (Slice::full(), Slice::from(0..rows * width));
+    let shifted = B::float_slice(flat, &[all, all, all, count]);
+    let shifted = B::float_reshape(shifted, Shape::from([a, b, rows, width]));
+    B::float_sum_dim(shifted, 2)
 }

@@ -4,7 +4,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Cube, DType, TensorMetadata};
 
 use super::launch::{BackwardInputs, KernelInputs, launch_backward, launch_forward};
-use crate::cube::op::{self, OpInputs};
+use crate::cube::op::{self, OpInputs, OperationOutput};
 use crate::flash::DenseMask;
 use crate::scan::call::{ScanInputs, ScanSettings};
 use crate::scan::ops::{LinearScan, Saved, ScanPasses};
@@ -35,9 +35,10 @@ impl ScanPasses for Cube {
             "zoo::scan_forward",
             masked,
             floats,
-            outputs,
-            move |mut inputs| launch_forward(kernel_inputs(&mut inputs), &settings),
-        );
+            outputs.into(),
+            move |mut inputs| launch_forward(kernel_inputs(&mut inputs), &settings).into(),
+        )
+        .outputs();
         (context, denominators)
     }
 
@@ -58,7 +59,7 @@ impl ScanPasses for Cube {
             "zoo::scan_backward",
             masked,
             floats,
-            outputs,
+            outputs.into(),
             move |mut inputs| {
                 let kernel_inputs = kernel_inputs(&mut inputs);
                 let saved = BackwardInputs {
@@ -66,9 +67,10 @@ impl ScanPasses for Cube {
                     denominators: inputs.next(),
                     d_context: inputs.next(),
                 };
-                launch_backward(kernel_inputs, saved, &settings)
+                launch_backward(kernel_inputs, saved, &settings).into()
             },
         )
+        .outputs()
     }
 }
 

@@ -193,7 +193,7 @@ impl<'a> LaunchArgs<'a> {
                 }
                 if kind.is_normalised {
                     let context = into_contiguous(saved.context);
-                    let deltas = deltas(&context, &d_context, None, vector_width);
+                    let deltas = deltas(&context, 0, &d_context, None, vector_width);
                     (d_context, into_contiguous(saved.denominators), deltas)
                 } else {
                     (d_context, query.clone(), query.clone())
