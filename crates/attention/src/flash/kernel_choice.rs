@@ -2,8 +2,21 @@
 
 use std::fmt;
 
+#[cfg(feature = "tch")]
+use burn::backend::BackendTensor;
+use burn::backend::DispatchTensorKind;
+#[cfg(feature = "cube")]
+use burn::backend::TensorMetadata;
+use burn::tensor::{DType, Tensor};
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 use zoo_kernels::cpu::InstructionSet;
+
+use super::call::TiledSettings;
+#[cfg(feature = "cube")]
+use super::cube;
+#[cfg(feature = "tch")]
+use super::libtorch;
+use crate::precision::widened;
 
 /// The implementation that computes a call of [`flash`](super::flash).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,5 +88,67 @@ impl From<InstructionSet> for FlashKernel {
 impl fmt::Display for FlashKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// The kernel of a call and the type it computes in: the stored type if the kernel supports half
+/// precision and a bias has the same type, else `f32`.
+pub(super) fn select(
+    query: &Tensor<4>,
+    has_mask: bool,
+    bias: Option<&Tensor<4>>,
+    settings: &TiledSettings,
+) -> (FlashKernel, DType) {
+    let stored = query.dtype();
+    let kind = query.clone().into_dispatch().kind;
+    let has_mask_or_bias = has_mask || bias.is_some();
+    let kernel = kernel_for(&kind, stored, has_mask_or_bias, settings);
+    let supports_bias = match kernel {
+        FlashKernel::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
+        // The tile loops compute the bias gradient, in `f32`.
+        FlashKernel::CubeCmma | FlashKernel::CubeMma => bias.is_none(),
+        FlashKernel::CpuAvx512
+        | FlashKernel::CpuAvx2
+        | FlashKernel::CpuPortable
+        | FlashKernel::Cube
+        | FlashKernel::TileLoops
+        | FlashKernel::Composite => false,
+    };
+    if kernel.supports_half() && supports_bias {
+        return (kernel, stored);
+    }
+    let dtype = widened(stored);
+    (kernel_for(&kind, dtype, has_mask_or_bias, settings), dtype)
+}
+
+/// The kernel that computes a call on the backend of a tensor.
+#[allow(unused_variables, clippy::only_used_in_recursion)] // depends on the features
+fn kernel_for(
+    kind: &DispatchTensorKind,
+    dtype: DType,
+    has_mask_or_bias: bool,
+    settings: &TiledSettings,
+) -> FlashKernel {
+    match kind {
+        _ if zoo_kernels::reference::is_enabled() => FlashKernel::Composite,
+        DispatchTensorKind::Autodiff(inner) => kernel_for(inner, dtype, has_mask_or_bias, settings),
+        #[cfg(feature = "flex")]
+        DispatchTensorKind::Flex(_) => InstructionSet::detect().into(),
+        #[cfg(feature = "ndarray")]
+        DispatchTensorKind::NdArray(_) => InstructionSet::detect().into(),
+        #[cfg(feature = "tch")]
+        DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
+            libtorch::kernel_for(tensor, dtype, has_mask_or_bias, settings)
+        }
+        #[cfg(feature = "tch")]
+        DispatchTensorKind::LibTorch(BackendTensor::Autodiff(tensor)) => {
+            libtorch::kernel_for(tensor.primitive(), dtype, has_mask_or_bias, settings)
+        }
+        #[cfg(feature = "cube")]
+        DispatchTensorKind::Cube(tensor) => {
+            cube::kernel_for(&tensor.device(), dtype, has_mask_or_bias, settings)
+        }
+        #[allow(unreachable_patterns)] // depends on the features
+        _ => FlashKernel::Composite,
     }
 }

@@ -39,6 +39,7 @@ mod cpu;
 mod cube;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod host;
+#[allow(deprecated)] // as above
 mod kernel_choice;
 #[cfg(feature = "tch")]
 #[allow(deprecated)] // as above
@@ -53,14 +54,8 @@ mod sink;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-#[cfg(feature = "tch")]
-use burn::backend::BackendTensor;
-#[cfg(feature = "cube")]
-use burn::backend::TensorMetadata;
-use burn::backend::{Dispatch, DispatchTensorKind};
-use burn::tensor::{Bool, DType, Tensor};
-#[cfg(any(feature = "flex", feature = "ndarray"))]
-use zoo_kernels::cpu::InstructionSet;
+use burn::backend::Dispatch;
+use burn::tensor::{Bool, Tensor};
 pub(crate) use zoo_kernels::has_kernels;
 use zoo_kernels::precision::cast;
 
@@ -68,6 +63,7 @@ pub(crate) use self::broadcast::Broadcast;
 pub(crate) use self::call::{DenseMask, Program};
 use self::call::{Inputs, Optional, TiledSettings};
 pub use self::kernel_choice::FlashKernel;
+use self::kernel_choice::select;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;
 pub(crate) use self::portable::additive;
@@ -75,7 +71,7 @@ pub use self::sigmoid::{sigmoid_attention, sigmoid_kernel};
 pub use self::sink::flash_with_sink;
 use crate::pattern::gather::GatherPlan;
 use crate::pattern::rule::Rule;
-use crate::precision::{widen, widened};
+use crate::precision::widen;
 use crate::{AttentionOptions, Pattern};
 
 /// Flash attention: exact softmax attention without materialising the attention weights.
@@ -409,36 +405,6 @@ fn kernel_bias(options: &AttentionOptions) -> Option<Tensor<4>> {
     options.bias.clone().or(relative)
 }
 
-/// The kernel of a call and the type it computes in: the stored type if the kernel supports half
-/// precision and a bias has the same type, else `f32`.
-fn select(
-    query: &Tensor<4>,
-    has_mask: bool,
-    bias: Option<&Tensor<4>>,
-    settings: &TiledSettings,
-) -> (FlashKernel, DType) {
-    let stored = query.dtype();
-    let kind = query.clone().into_dispatch().kind;
-    let has_mask_or_bias = has_mask || bias.is_some();
-    let kernel = kernel_for(&kind, stored, has_mask_or_bias, settings);
-    let supports_bias = match kernel {
-        FlashKernel::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
-        // The tile loops compute the bias gradient, in `f32`.
-        FlashKernel::CubeCmma | FlashKernel::CubeMma => bias.is_none(),
-        FlashKernel::CpuAvx512
-        | FlashKernel::CpuAvx2
-        | FlashKernel::CpuPortable
-        | FlashKernel::Cube
-        | FlashKernel::TileLoops
-        | FlashKernel::Composite => false,
-    };
-    if kernel.supports_half() && supports_bias {
-        return (kernel, stored);
-    }
-    let dtype = widened(stored);
-    (kernel_for(&kind, dtype, has_mask_or_bias, settings), dtype)
-}
-
 /// Checks the shapes and splits the pattern, restricted by another rule, into a rule and a dense
 /// mask.
 fn prepare(
@@ -473,36 +439,4 @@ fn prepare(
         is_portable: false,
     };
     (settings, mask)
-}
-
-/// The kernel that computes a call on the backend of a tensor.
-#[allow(unused_variables, clippy::only_used_in_recursion)] // depends on the features
-fn kernel_for(
-    kind: &DispatchTensorKind,
-    dtype: DType,
-    has_mask_or_bias: bool,
-    settings: &TiledSettings,
-) -> FlashKernel {
-    match kind {
-        _ if zoo_kernels::reference::is_enabled() => FlashKernel::Composite,
-        DispatchTensorKind::Autodiff(inner) => kernel_for(inner, dtype, has_mask_or_bias, settings),
-        #[cfg(feature = "flex")]
-        DispatchTensorKind::Flex(_) => InstructionSet::detect().into(),
-        #[cfg(feature = "ndarray")]
-        DispatchTensorKind::NdArray(_) => InstructionSet::detect().into(),
-        #[cfg(feature = "tch")]
-        DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
-            libtorch::kernel_for(tensor, dtype, has_mask_or_bias, settings)
-        }
-        #[cfg(feature = "tch")]
-        DispatchTensorKind::LibTorch(BackendTensor::Autodiff(tensor)) => {
-            libtorch::kernel_for(tensor.primitive(), dtype, has_mask_or_bias, settings)
-        }
-        #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(tensor) => {
-            cube::kernel_for(&tensor.device(), dtype, has_mask_or_bias, settings)
-        }
-        #[allow(unreachable_patterns)] // depends on the features
-        _ => FlashKernel::Composite,
-    }
 }

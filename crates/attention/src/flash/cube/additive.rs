@@ -3,7 +3,7 @@
 use cubecl::prelude::*;
 
 use super::call::KernelArgs;
-use super::gradient::{GradTarget, load_rows, new_row_state, new_tile_registers, tile_gradients};
+use super::gradient::{GradTarget, load_gradients, tile_gradients};
 use super::layout::Layout;
 use super::memory::{
     Matrix, Rows, SharedMemory, Vec4, contiguous_rows, load_vec4, tile_row_offset, unit_position,
@@ -162,12 +162,8 @@ pub(super) fn backward_queries_additive<E: Float, N: Size, M: Numeric>(
     let vector = vector_of::<E, N, M>(args, query_tile.head.head);
 
     let mut memory = SharedMemory::<E>::new(layout);
-    let mut registers = new_tile_registers::<E, N, M>(args);
-    let mut products = Array::<f32>::new(comptime!(layout.unit_elements()));
     let mut sums = new_additive_sums(layout, blocks, true);
-    let mut rows = new_row_state::<E, N, M>(args);
-    let target = comptime!(GradTarget::DotProducts);
-    load_rows::<E, N, M>(args, &query_tile, stats, deltas, &mut rows);
+    let mut gradients = load_gradients::<E, N, M>(args, &query_tile, stats, deltas);
 
     for run_index in query_tile.first_run..query_tile.end_run {
         let run = load_run(run_index, args.plan, call);
@@ -178,15 +174,13 @@ pub(super) fn backward_queries_additive<E: Float, N: Size, M: Numeric>(
                 &query_tile,
                 &d_contexts,
                 &tile,
-                &mut rows,
                 &mut memory,
-                &mut registers,
-                &mut products,
-                target,
+                &mut gradients,
+                GradTarget::DotProducts,
             );
-            store_weights::<E>(&mut products, &mut memory);
-            let keys = query_tile.keys.at(tile.key);
             let queries = &query_tile.queries;
+            let keys = query_tile.keys.at(tile.key);
+            store_weights::<E>(&mut gradients.products, &mut memory);
             add_additive::<E, N>(
                 queries,
                 &keys,

@@ -3,7 +3,7 @@
 use cubecl::prelude::*;
 
 use super::call::KernelArgs;
-use super::gradient::{GradTarget, load_rows, new_row_state, new_tile_registers, tile_gradients};
+use super::gradient::{GradTarget, load_gradients, tile_gradients};
 use super::memory::{SharedMemory, Vec4, contiguous_rows, zero_sums};
 use super::score::{key_tile, load_query_tile, load_run, may_mask};
 use super::tile::{add_weighted, store_sums, store_weights};
@@ -28,12 +28,8 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
     let d_contexts = query_tile.d_contexts(d_context, call);
 
     let mut memory = SharedMemory::<E>::new(layout);
-    let mut registers = new_tile_registers::<E, N, M>(args);
-    let mut products = Array::<f32>::new(comptime!(layout.unit_elements()));
     let mut sums = zero_sums(sums_len);
-    let mut rows = new_row_state::<E, N, M>(args);
-    let target = comptime!(GradTarget::DotProducts);
-    load_rows::<E, N, M>(args, &query_tile, stats, deltas, &mut rows);
+    let mut gradients = load_gradients::<E, N, M>(args, &query_tile, stats, deltas);
 
     for run_index in query_tile.first_run..query_tile.end_run {
         let run = load_run(run_index, args.plan, call);
@@ -44,13 +40,11 @@ pub(super) fn backward_queries<E: Float, N: Size, M: Numeric>(
                 &query_tile,
                 &d_contexts,
                 &tile,
-                &mut rows,
                 &mut memory,
-                &mut registers,
-                &mut products,
-                target,
+                &mut gradients,
+                GradTarget::DotProducts,
             );
-            store_weights::<E>(&mut products, &mut memory);
+            store_weights::<E>(&mut gradients.products, &mut memory);
             let keys = query_tile.keys.at(tile.key);
             let is_masked = may_mask(&tile, call, is_plain);
             add_weighted::<E, N>(&keys, &mut memory, &mut sums, is_masked, blocks);

@@ -13,10 +13,7 @@ use burn::backend::{Cube, Shape, Slice};
 use cubecl::prelude::*;
 
 use super::call::{Head, KernelArgs};
-use super::gradient::{
-    GradTarget, RowState, TileRegisters, load_rows, new_row_state, new_tile_registers,
-    tile_gradients,
-};
+use super::gradient::{GradTarget, Gradients, load_rows, new_gradients, tile_gradients};
 use super::layout::Layout;
 use super::memory::{SharedMemory, unit_position};
 use super::score::{key_tile, load_run, query_tile_of};
@@ -183,10 +180,8 @@ pub(super) fn backward_bias<E: Float, N: Size, M: Numeric>(
     let part = (CUBE_POS_Z * CUBE_COUNT_Y + CUBE_POS_Y) as usize;
 
     let mut memory = SharedMemory::<E>::new(layout);
-    let mut registers = new_tile_registers::<E, N, M>(args);
-    let mut products = Array::<f32>::new(elements);
     let mut sums = Array::<f32>::new(elements);
-    let mut state = new_row_state::<E, N, M>(args);
+    let mut gradients = new_gradients::<E, N, M>(args);
     let groups = grid.query_groups * grid.key_groups;
     for group in range_stepped(CUBE_POS_X, groups, CUBE_COUNT_X) {
         #[unroll]
@@ -208,9 +203,7 @@ pub(super) fn backward_bias<E: Float, N: Size, M: Numeric>(
                     group,
                     head,
                     &mut memory,
-                    &mut registers,
-                    &mut state,
-                    &mut products,
+                    &mut gradients,
                     &mut sums,
                 );
             }
@@ -243,9 +236,7 @@ fn add_head<E: Float, N: Size, M: Numeric>(
     group: u32,
     head: Head,
     memory: &mut SharedMemory<E>,
-    registers: &mut TileRegisters,
-    state: &mut RowState,
-    products: &mut Array<f32>,
+    gradients: &mut Gradients,
     sums: &mut Array<f32>,
 ) {
     let layout = comptime!(args.layout);
@@ -269,7 +260,7 @@ fn add_head<E: Float, N: Size, M: Numeric>(
         }
         let query_tile = query_tile_of::<E, N, M>(args, head, query_index as usize);
         let d_contexts = query_tile.d_contexts(d_context, call);
-        load_rows::<E, N, M>(args, &query_tile, stats, deltas, state);
+        load_rows::<E, N, M>(args, &query_tile, stats, deltas, gradients);
         for run_index in query_tile.first_run..query_tile.end_run {
             let run = load_run(run_index, args.plan, call);
             // The first tile of the group in the run.
@@ -282,15 +273,13 @@ fn add_head<E: Float, N: Size, M: Numeric>(
                     &query_tile,
                     &d_contexts,
                     &tile,
-                    state,
                     memory,
-                    registers,
-                    products,
+                    gradients,
                     target,
                 );
                 #[unroll]
                 for i in 0..comptime!(layout.unit_elements()) {
-                    sums[i] += products[i];
+                    sums[i] += gradients.products[i];
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::additive::tile_products;
 use super::call::KernelArgs;
 use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position, zero_sums};
 use super::program::{KernelProgram, sigmoid_weight};
-use super::random::{Stream, dropout_factor, row_key};
+use super::random::{dropout_factor, load_dropout_keys};
 use super::score::{finish_scores, key_tile, load_query_tile, load_run, may_mask, weight};
 use super::tile::{add_weighted, reduce_rows, store_sums, store_weights};
 use crate::flash::call::MASKED_SCORE;
@@ -46,16 +46,8 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
     for i in 0..rows {
         row_max[i] = MASKED_SCORE;
         sum[i] = 0.0f32;
-        if !is_plain {
-            if call.dropout_threshold > 0u32 {
-                let row = query_tile.first + unit_row + i * cube_side;
-                let head = &query_tile.head;
-                let key = row_key(head, row, args.table, call, program, Stream::Dropout);
-                low[i] = key.low;
-                high[i] = key.high;
-            }
-        }
     }
+    load_dropout_keys::<E, N, M>(args, &query_tile, &mut low, &mut high);
 
     for run_index in query_tile.first_run..query_tile.end_run {
         let run = load_run(run_index, args.plan, call);

@@ -6,7 +6,7 @@ use super::additive::tile_products;
 use super::call::KernelArgs;
 use super::memory::{Matrix, SharedMemory, unit_position};
 use super::program::{inverse_temperature, probability, score_gradient, stats_width};
-use super::random::{Stream, dropout_factor, row_key};
+use super::random::{dropout_factor, load_dropout_keys};
 use super::score::{
     QueryTile, Tile, finish_scores, inverse_sum, write_softcap_grads, zero_if_masked,
 };
@@ -21,27 +21,38 @@ pub(super) enum GradTarget {
     DotProducts,
 }
 
-/// The saved statistics of a unit's rows, and the keys of their dropout.
+/// The registers of a unit: the saved statistics of its rows, the keys of their dropout, and its
+/// elements of a tile.
 #[derive(CubeType)]
-pub(super) struct RowState {
+pub(super) struct Gradients {
     max: Array<f32>,
     inverse: Array<f32>,
     delta: Array<f32>,
     low: Array<u32>,
     high: Array<u32>,
     inverse_temperature: f32,
+    weights: Array<f32>,
+    softcap_grads: Array<f32>,
+    /// The results of [`tile_gradients`].
+    pub(super) products: Array<f32>,
 }
 
 #[cube]
-pub(super) fn new_row_state<E: Float, N: Size, M: Numeric>(args: &KernelArgs<E, N, M>) -> RowState {
+pub(super) fn new_gradients<E: Float, N: Size, M: Numeric>(
+    args: &KernelArgs<E, N, M>,
+) -> Gradients {
     let rows = comptime!(args.layout.unit_rows);
-    RowState {
+    let elements = comptime!(args.layout.unit_elements());
+    Gradients {
         max: Array::<f32>::new(rows),
         inverse: Array::<f32>::new(rows),
         delta: Array::<f32>::new(rows),
         low: Array::<u32>::new(rows),
         high: Array::<u32>::new(rows),
         inverse_temperature: inverse_temperature(args),
+        weights: Array::<f32>::new(elements),
+        softcap_grads: Array::<f32>::new(elements),
+        products: Array::<f32>::new(elements),
     }
 }
 
@@ -52,10 +63,9 @@ pub(super) fn load_rows<E: Float, N: Size, M: Numeric>(
     query_tile: &QueryTile<'_, E, N>,
     stats: &[f32],
     deltas: &[f32],
-    state: &mut RowState,
+    state: &mut Gradients,
 ) {
     let layout = comptime!(args.layout);
-    let is_plain = comptime!(args.is_plain);
     let program = comptime!(args.program);
     let call = &args.call;
     let cube_side = comptime!(layout.cube_side);
@@ -74,45 +84,32 @@ pub(super) fn load_rows<E: Float, N: Size, M: Numeric>(
             state.inverse[i] = inverse_sum(stats[width * index + 1]);
             state.delta[i] = deltas[index];
         }
-        if !is_plain {
-            if call.dropout_threshold > 0u32 {
-                let head = &query_tile.head;
-                let key = row_key(head, row, args.table, call, program, Stream::Dropout);
-                state.low[i] = key.low;
-                state.high[i] = key.high;
-            }
-        }
     }
+    load_dropout_keys::<E, N, M>(args, query_tile, &mut state.low, &mut state.high);
 }
 
-/// The registers of a unit for [`tile_gradients`].
-#[derive(CubeType)]
-pub(super) struct TileRegisters {
-    weights: Array<f32>,
-    softcap_grads: Array<f32>,
-}
-
+/// [`Gradients`] with the statistics of a query tile.
 #[cube]
-pub(super) fn new_tile_registers<E: Float, N: Size, M: Numeric>(
+pub(super) fn load_gradients<E: Float, N: Size, M: Numeric>(
     args: &KernelArgs<E, N, M>,
-) -> TileRegisters {
-    TileRegisters {
-        weights: Array::<f32>::new(comptime!(args.layout.unit_elements())),
-        softcap_grads: Array::<f32>::new(comptime!(args.layout.unit_elements())),
-    }
+    query_tile: &QueryTile<'_, E, N>,
+    stats: &[f32],
+    deltas: &[f32],
+) -> Gradients {
+    let mut state = new_gradients::<E, N, M>(args);
+    load_rows::<E, N, M>(args, query_tile, stats, deltas, &mut state);
+    state
 }
 
-/// Writes each unit's elements of a tile's gradients to `products`.
+/// Writes each unit's elements of a tile's gradients to [`Gradients::products`].
 #[cube]
 pub(super) fn tile_gradients<E: Float, N: Size, M: Numeric>(
     args: &KernelArgs<E, N, M>,
     query_tile: &QueryTile<'_, E, N>,
     d_contexts: &Matrix<'_, E, N>,
     tile: &Tile,
-    state: &mut RowState,
     memory: &mut SharedMemory<E>,
-    registers: &mut TileRegisters,
-    products: &mut Array<f32>,
+    state: &mut Gradients,
     #[comptime] target: GradTarget,
 ) {
     let layout = comptime!(args.layout);
@@ -126,23 +123,30 @@ pub(super) fn tile_gradients<E: Float, N: Size, M: Numeric>(
     let keys = query_tile.keys.at(tile.key);
     let values = query_tile.values.at(tile.key);
     let head = query_tile.head.head;
-    tile_products::<E, N, M>(args, head, &query_tile.queries, &keys, memory, products);
+    tile_products::<E, N, M>(
+        args,
+        head,
+        &query_tile.queries,
+        &keys,
+        memory,
+        &mut state.products,
+    );
     if has_softcap_grads {
         write_softcap_grads(
-            products,
-            &mut registers.softcap_grads,
+            &mut state.products,
+            &mut state.softcap_grads,
             call,
             is_plain,
             layout,
         );
     }
-    finish_scores::<E, N, M>(args, tile, products, memory);
+    finish_scores::<E, N, M>(args, tile, &mut state.products, memory);
     #[unroll]
     for i in 0..rows {
         #[unroll]
         for j in 0..columns {
-            registers.weights[i * columns + j] = probability(
-                products[i * columns + j],
+            state.weights[i * columns + j] = probability(
+                state.products[i * columns + j],
                 state.max[i],
                 state.inverse[i],
                 state.inverse_temperature,
@@ -150,13 +154,13 @@ pub(super) fn tile_gradients<E: Float, N: Size, M: Numeric>(
             );
         }
     }
-    matmul_nt::<E, N>(d_contexts, &values, memory, products);
+    matmul_nt::<E, N>(d_contexts, &values, memory, &mut state.products);
     #[unroll]
     for i in 0..rows {
         #[unroll]
         for j in 0..columns {
-            let weight = registers.weights[i * columns + j];
-            let mut d_weight = products[i * columns + j];
+            let weight = state.weights[i * columns + j];
+            let mut d_weight = state.products[i * columns + j];
             if !is_plain {
                 if call.dropout_threshold > 0u32 {
                     let key_in = unit_column * 4 + comptime!(layout.column_offset(j));
@@ -173,10 +177,10 @@ pub(super) fn tile_gradients<E: Float, N: Size, M: Numeric>(
             );
             if has_softcap_grads {
                 if call.softcap > 0.0f32 {
-                    gradient *= registers.softcap_grads[i * columns + j];
+                    gradient *= state.softcap_grads[i * columns + j];
                 }
             }
-            products[i * columns + j] = zero_if_masked(gradient, weight);
+            state.products[i * columns + j] = zero_if_masked(gradient, weight);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::memory::{
     SharedMemory, Vec4, contiguous_rows, load_vec4, store_vec4, unit_position, zero_sums,
 };
 use super::program::{HARD_STATS, inverse_temperature, soft_score, stats_width};
-use super::random::{Stream, dropout_factor, row_key};
+use super::random::{Stream, dropout_factor, load_dropout_keys, row_key};
 use super::score::{finish_scores, key_tile, load_query_tile, load_run, may_mask, weight};
 use super::tile::{add_weighted, matmul_nt, reduce_rows, store_weights};
 use crate::flash::call::MASKED_SCORE;
@@ -64,16 +64,8 @@ pub(super) fn forward_hard<E: Float, N: Size, M: Numeric>(
         nan[i] = 0.0f32;
         row_max[i] = MASKED_SCORE;
         sum[i] = 0.0f32;
-        if !is_plain {
-            if call.dropout_threshold > 0u32 {
-                let row = query_tile.first + unit_row + i * cube_side;
-                let head = &query_tile.head;
-                let key = row_key(head, row, args.table, call, program, Stream::Dropout);
-                low[i] = key.low;
-                high[i] = key.high;
-            }
-        }
     }
+    load_dropout_keys::<E, N, M>(args, &query_tile, &mut low, &mut high);
 
     for run_index in query_tile.first_run..query_tile.end_run {
         let run = load_run(run_index, args.plan, call);

@@ -139,7 +139,8 @@ impl LaunchArgs {
             .map(|tensor| tensor.as_ref().map_or_else(plan_buffer, buffer));
         let is_plain = self.mask.is_none()
             && self.bias.is_none()
-            && self.table.is_none()
+            && settings.alibi.is_none()
+            && settings.dropout.is_none()
             && settings.softcap.is_none();
         KernelArgsLaunch::new(
             buffer(&self.query),

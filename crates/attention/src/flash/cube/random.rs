@@ -6,9 +6,9 @@ use cubecl::prelude::*;
 
 use super::call::{Call, Head, KernelArgs};
 use super::device_plan::RowAxis;
-use super::memory::{SharedMemory, tile_row_offset};
+use super::memory::{SharedMemory, tile_row_offset, unit_position};
 use super::program::KernelProgram;
-use super::score::Tile;
+use super::score::{QueryTile, Tile};
 use crate::counter::LN_1P;
 
 /// A 64-bit integer: WGSL has no 64-bit type.
@@ -95,6 +95,33 @@ fn random_bits(low: u32, high: u32, key: usize) -> u32 {
 pub(super) fn dropout_factor(low: u32, high: u32, key: usize, call: &Call) -> f32 {
     let random = random_bits(low, high, key);
     select(random < call.dropout_threshold, 0.0f32, call.dropout_scale)
+}
+
+/// The dropout keys of a unit's rows of a query tile, if there is dropout.
+#[cube]
+pub(super) fn load_dropout_keys<E: Float, N: Size, M: Numeric>(
+    args: &KernelArgs<E, N, M>,
+    query_tile: &QueryTile<'_, E, N>,
+    low: &mut Array<u32>,
+    high: &mut Array<u32>,
+) {
+    let layout = comptime!(args.layout);
+    let program = comptime!(args.program);
+    let call = &args.call;
+    if comptime!(!args.is_plain) {
+        if call.dropout_threshold > 0u32 {
+            let (unit_row, _) = unit_position(layout);
+            #[unroll]
+            for i in 0..comptime!(layout.unit_rows) {
+                let row = query_tile.first + unit_row + i * comptime!(layout.cube_side);
+                let head = &query_tile.head;
+                let stream = comptime!(Stream::Dropout);
+                let key = row_key(head, row, args.table, call, program, stream);
+                low[i] = key.low;
+                high[i] = key.high;
+            }
+        }
+    }
 }
 
 /// Adds Gumbel noise to the scores of a tile in shared memory, each unit to its own.
