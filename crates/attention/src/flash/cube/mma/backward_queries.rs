@@ -8,8 +8,8 @@ use super::fragment::{
 };
 use super::layout::FRAGMENT;
 use super::tile::{
-    MmaArgs, RowStats, add_non_finite, copy_next, first_tile, lane_row, mask_queries, new_tiles,
-    remove_non_finite, row_stats, store_rows, weight,
+    MmaArgs, RowStats, add_non_finite, first_key_tile, lane_row, mask_queries, new_tiles,
+    next_key_tile, remove_non_finite, row_stats, store_rows, weight,
 };
 use crate::flash::cube::call::Head;
 use crate::flash::cube::score::zero_if_masked;
@@ -93,36 +93,16 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
         row_deltas[i] = deltas[index];
     }
 
-    let index = example * call.plan_example as usize + tile_row;
-    let end_run = args.plan[index + 1];
-    let mut next = first_tile(args.plan[index], end_run, args.plan, call);
-    let mut bitmap = next.bitmap;
-    let mut stage = 0usize;
-    let mut has_tile = copy_next::<E, N>(
+    let mut tiles = first_key_tile::<E, N>(
         args,
-        &Head { example, head },
+        Head { example, head },
+        tile_row,
         &mut key_tiles,
         &mut value_tiles,
-        &mut next,
-        end_run,
-        stage,
     );
-    while has_tile {
-        // The other stage has been read by all planes.
-        wait_for_copies(0usize);
-        let next_stage = 1usize - stage;
-        let next_bitmap = next.bitmap;
-        let has_next = copy_next::<E, N>(
-            args,
-            &Head { example, head },
-            &mut key_tiles,
-            &mut value_tiles,
-            &mut next,
-            end_run,
-            next_stage,
-        );
-
-        let first_row = stage * columns;
+    while tiles.has_next {
+        let tile = next_key_tile::<E, N>(&mut tiles, args, &mut key_tiles, &mut value_tiles);
+        let first_row = tile.first_row(layout);
         let mut weights = matmul_nt::<E, N>(
             &query_operands,
             &key_tiles,
@@ -132,8 +112,15 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
             d_head,
             ty,
         );
-        if bitmap > 0 {
-            mask_queries(&mut weights, bitmap, plane_row, args.plan, call, layout);
+        if tile.bitmap > 0 {
+            mask_queries(
+                &mut weights,
+                tile.bitmap,
+                plane_row,
+                args.plan,
+                call,
+                layout,
+            );
         }
         let d_weights = matmul_nt::<E, N>(
             &d_context_operands,
@@ -169,7 +156,7 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
                 }
             }
         }
-        if bitmap > 0 {
+        if tile.bitmap > 0 {
             // All planes have read the keys.
             sync_cube();
             remove_non_finite::<E, N>(&mut key_tiles, first_row, &mut removed, d_head, layout);
@@ -179,9 +166,6 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
         add_matmul::<E, N>(
             &weights, &key_tiles, first_row, &mut sums, fragments, columns, d_head, ty,
         );
-        has_tile = has_next;
-        bitmap = next_bitmap;
-        stage = next_stage;
     }
 
     // Scaled once, after the accumulation, and not before rounding to half precision.

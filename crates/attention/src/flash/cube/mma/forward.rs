@@ -10,8 +10,8 @@ use super::fragment::{
 };
 use super::layout::FRAGMENT;
 use super::tile::{
-    MmaArgs, add_non_finite, copy_next, first_tile, lane_column, lane_row, mask_queries, new_tiles,
-    remove_non_finite, store_rows,
+    MmaArgs, add_non_finite, first_key_tile, lane_column, lane_row, mask_queries, new_tiles,
+    next_key_tile, remove_non_finite, store_rows,
 };
 use crate::flash::call::MASKED_SCORE;
 use crate::flash::cube::call::Head;
@@ -75,36 +75,16 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     }
     let factor = select(comptime!(layout.is_exact()), 1.0f32, call.scale) * LOG2_E;
 
-    let index = example * call.plan_example as usize + tile_row;
-    let end_run = args.plan[index + 1];
-    let mut next = first_tile(args.plan[index], end_run, args.plan, call);
-    let mut bitmap = next.bitmap;
-    let mut stage = 0usize;
-    let mut has_tile = copy_next::<E, N>(
+    let mut tiles = first_key_tile::<E, N>(
         args,
-        &Head { example, head },
+        Head { example, head },
+        tile_row,
         &mut key_tiles,
         &mut value_tiles,
-        &mut next,
-        end_run,
-        stage,
     );
-    while has_tile {
-        // The other stage has been read by all planes.
-        wait_for_copies(0usize);
-        let next_stage = 1usize - stage;
-        let next_bitmap = next.bitmap;
-        let has_next = copy_next::<E, N>(
-            args,
-            &Head { example, head },
-            &mut key_tiles,
-            &mut value_tiles,
-            &mut next,
-            end_run,
-            next_stage,
-        );
-
-        let first_row = stage * columns;
+    while tiles.has_next {
+        let tile = next_key_tile::<E, N>(&mut tiles, args, &mut key_tiles, &mut value_tiles);
+        let first_row = tile.first_row(layout);
         let mut scores = matmul_nt::<E, N>(
             &query_operands,
             &key_tiles,
@@ -120,8 +100,8 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
                 scores[i] *= Pair::<f32>::new(call.scale);
             }
         }
-        if bitmap > 0 {
-            mask_queries(&mut scores, bitmap, plane_row, args.plan, call, layout);
+        if tile.bitmap > 0 {
+            mask_queries(&mut scores, tile.bitmap, plane_row, args.plan, call, layout);
         }
         #[unroll]
         for fragment in 0..fragments {
@@ -165,7 +145,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
                 }
             }
         }
-        if bitmap > 0 {
+        if tile.bitmap > 0 {
             remove_non_finite::<E, N>(&mut value_tiles, first_row, &mut removed, d_value, layout);
             sync_cube();
             add_non_finite(
@@ -187,9 +167,6 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
             d_value,
             ty,
         );
-        has_tile = has_next;
-        bitmap = next_bitmap;
-        stage = next_stage;
     }
 
     let seq_q = call.seq_q as usize;

@@ -4,7 +4,7 @@ use std::f32::consts::LOG2_E;
 
 use cubecl::prelude::*;
 
-use super::fragment::{Pair, commit_copies, copy_rows, exp2, row_sum};
+use super::fragment::{Pair, commit_copies, copy_rows, exp2, row_sum, wait_for_copies};
 use super::layout::{FRAGMENT, MmaLayout};
 use crate::flash::call::MASKED_SCORE;
 use crate::flash::cube::call::{Call, Head};
@@ -58,29 +58,11 @@ pub(super) fn copy_columns<E: Float, N: Size>(
 
 /// A tile of a row of the plan. After the last one, `run` is the end of the row's runs.
 #[derive(CubeType, Clone, Copy)]
-pub(super) struct TileCursor {
-    pub(super) run: u32,
-    pub(super) tile: u32,
+struct TileCursor {
+    run: u32,
+    tile: u32,
     end: u32,
-    pub(super) bitmap: usize,
-}
-
-/// The first tile of the runs from `run` on.
-#[cube]
-pub(super) fn first_tile(run: u32, end_run: u32, plan: &[u32], call: &Call) -> TileCursor {
-    let mut cursor = TileCursor {
-        run,
-        tile: 0u32,
-        end: 0u32,
-        bitmap: 0usize,
-    };
-    if run < end_run {
-        let first = load_run(run, plan, call);
-        cursor.tile = first.first;
-        cursor.end = first.end;
-        cursor.bitmap = first.bitmap;
-    }
-    cursor
+    bitmap: usize,
 }
 
 /// Moves to the next tile.
@@ -98,10 +80,108 @@ fn advance(cursor: &mut TileCursor, end_run: u32, plan: &[u32], call: &Call) {
     }
 }
 
+/// The key tiles of a query tile, of which the next is copied while one is used.
+#[derive(CubeType)]
+pub(super) struct KeyTiles {
+    pub(super) has_next: bool,
+    head: Head,
+    next: KeyTile,
+    cursor: TileCursor,
+    end_run: u32,
+}
+
+/// A key tile in shared memory.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct KeyTile {
+    stage: usize,
+    pub(super) bitmap: usize,
+}
+
+#[cube]
+impl KeyTile {
+    /// The row of its stage in shared memory.
+    pub(super) fn first_row(&self, #[comptime] layout: MmaLayout) -> usize {
+        self.stage * comptime!(layout.columns)
+    }
+}
+
+/// Starts the copy of the first key tile of a row of the plan.
+#[cube]
+pub(super) fn first_key_tile<E: Float, N: Size>(
+    args: &MmaArgs<E, N>,
+    head: Head,
+    tile_row: usize,
+    key_tiles: &mut Shared<[Vector<E, N>]>,
+    value_tiles: &mut Shared<[Vector<E, N>]>,
+) -> KeyTiles {
+    let call = &args.call;
+    let index = head.example * call.plan_example as usize + tile_row;
+    let run = args.plan[index];
+    let end_run = args.plan[index + 1];
+    let mut cursor = TileCursor {
+        run,
+        tile: 0u32,
+        end: 0u32,
+        bitmap: 0usize,
+    };
+    if run < end_run {
+        let first = load_run(run, args.plan, call);
+        cursor.tile = first.first;
+        cursor.end = first.end;
+        cursor.bitmap = first.bitmap;
+    }
+    let next = KeyTile {
+        stage: 0usize,
+        bitmap: cursor.bitmap,
+    };
+    let has_next = copy_next::<E, N>(
+        args,
+        &head,
+        key_tiles,
+        value_tiles,
+        &mut cursor,
+        end_run,
+        0usize,
+    );
+    KeyTiles {
+        has_next,
+        head,
+        next,
+        cursor,
+        end_run,
+    }
+}
+
+/// Waits for the next key tile, and starts the copy of the one after it.
+#[cube]
+pub(super) fn next_key_tile<E: Float, N: Size>(
+    tiles: &mut KeyTiles,
+    args: &MmaArgs<E, N>,
+    key_tiles: &mut Shared<[Vector<E, N>]>,
+    value_tiles: &mut Shared<[Vector<E, N>]>,
+) -> KeyTile {
+    // The other stage has been read by all planes.
+    wait_for_copies(0usize);
+    let stage = tiles.next.stage;
+    let bitmap = tiles.next.bitmap;
+    tiles.next.stage = 1usize - stage;
+    tiles.next.bitmap = tiles.cursor.bitmap;
+    tiles.has_next = copy_next::<E, N>(
+        args,
+        &tiles.head,
+        key_tiles,
+        value_tiles,
+        &mut tiles.cursor,
+        tiles.end_run,
+        1usize - stage,
+    );
+    KeyTile { stage, bitmap }
+}
+
 /// Starts the copy of the keys and values of the tile at the cursor, if there is one, to a stage, and
 /// moves the cursor to the next tile. Returns whether there was one.
 #[cube]
-pub(super) fn copy_next<E: Float, N: Size>(
+fn copy_next<E: Float, N: Size>(
     args: &MmaArgs<E, N>,
     head: &Head,
     key_tiles: &mut Shared<[Vector<E, N>]>,
