@@ -130,10 +130,12 @@ pub(super) fn first_key_tile<E: Float, N: Size>(
         cursor.end = first.end;
         cursor.bitmap = first.bitmap;
     }
-    let next = KeyTile {
+    let mut next = KeyTile {
         stage: 0usize,
-        bitmap: cursor.bitmap,
+        bitmap: 0usize,
     };
+    // An assignment copies the field, which `copy_next` changes.
+    next.bitmap = cursor.bitmap;
     let has_next = copy_next::<E, N>(
         args,
         &head,
@@ -162,9 +164,14 @@ pub(super) fn next_key_tile<E: Float, N: Size>(
 ) -> KeyTile {
     // The other stage has been read by all planes.
     wait_for_copies(0usize);
-    let stage = tiles.next.stage;
-    let bitmap = tiles.next.bitmap;
-    tiles.next.stage = 1usize - stage;
+    let mut tile = KeyTile {
+        stage: 0usize,
+        bitmap: 0usize,
+    };
+    // As above: without an assignment these would be references to the fields of `next`.
+    tile.stage = tiles.next.stage;
+    tile.bitmap = tiles.next.bitmap;
+    tiles.next.stage = 1usize - tile.stage;
     tiles.next.bitmap = tiles.cursor.bitmap;
     tiles.has_next = copy_next::<E, N>(
         args,
@@ -173,9 +180,9 @@ pub(super) fn next_key_tile<E: Float, N: Size>(
         value_tiles,
         &mut tiles.cursor,
         tiles.end_run,
-        1usize - stage,
+        tiles.next.stage,
     );
-    KeyTile { stage, bitmap }
+    tile
 }
 
 /// Starts the copy of the keys and values of the tile at the cursor, if there is one, to a stage, and
