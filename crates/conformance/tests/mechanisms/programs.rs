@@ -22,6 +22,17 @@ pub(crate) fn trials(suite: &mut Suite) {
             });
         }
     }
+    // All keys of all queries are masked, so that the plan of the kernels is empty.
+    let empty = Problem::new("no-tiles", [1, 2, 5, 8, 8]).with_mask(Mask::KeyLengths(vec![0]));
+    for mechanism in [Mechanism::Flash, Mechanism::Hard, Mechanism::Additive] {
+        let (trial, problem) = (
+            format!("programs/{}/no-tiles", mechanism.name()),
+            empty.clone(),
+        );
+        suite.add(trial, move |device| {
+            must(check_gradients(&mechanism.into(), &problem, device));
+        });
+    }
     suite.add_table("programs/", TESTS);
     suite.add_training_table("programs/", TRAINING_TESTS);
 }

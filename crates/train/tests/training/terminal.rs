@@ -157,10 +157,11 @@ fn the_dialog_says_what_is_saved(opened: &OpenDevice) {
     terminal.wait_for("the first interval", |text| text.contains("tok/s"));
     let ask = |terminal: &mut Terminal| {
         terminal.send("q");
-        terminal.wait_for("the dialog", |text| text.contains("Stop training"));
-        let text = terminal.text();
-        has(&text, "The checkpoint of step");
-        has(&text, "metrics so far");
+        // All of it: a frame may arrive in parts.
+        terminal.wait_for("the dialog", |text| {
+            let parts = ["Stop training", "The checkpoint of step", "metrics so far"];
+            parts.into_iter().all(|part| text.contains(part))
+        });
     };
     ask(&mut terminal);
     terminal.send("n");

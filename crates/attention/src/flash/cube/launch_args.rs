@@ -135,8 +135,10 @@ impl LaunchArgs {
     ) -> KernelArgsLaunch<E, N, M> {
         // Also passed for missing inputs, which are not read.
         let plan_buffer = || word_buffer(&plan.handle);
-        let [mask, bias, parameter] = [&self.mask, &self.bias, &self.parameter]
-            .map(|tensor| tensor.as_ref().map_or_else(plan_buffer, buffer));
+        let [mask, bias] =
+            [&self.mask, &self.bias].map(|tensor| tensor.as_ref().map_or_else(plan_buffer, buffer));
+        // Its elements are vectors, which a short plan would be smaller than.
+        let parameter = buffer(self.parameter.as_ref().unwrap_or(&self.query));
         let is_plain = self.mask.is_none()
             && self.bias.is_none()
             && settings.alibi.is_none()
