@@ -131,7 +131,7 @@ pub(super) fn table(settings: &TiledSettings) -> Option<Vec<u32>> {
             // Inverted, so that dropout with the same seed is independent.
             let noise =
                 sampled.map(|(_, seed)| head_key(!seed, [example, settings.first_head + head]));
-            // The seed of the noise has the same place with and without dropout.
+            // The seed of the noise has the same index with and without dropout.
             let dropout = dropout.or(noise.map(|_| 0));
             for seed in dropout.into_iter().chain(noise) {
                 table.extend([seed as u32, (seed >> 32) as u32]);
