@@ -30,6 +30,7 @@ mod dropout;
 mod error;
 mod finite;
 pub mod flash;
+mod matmul;
 pub mod mechanisms;
 mod memo;
 pub mod module;

@@ -1,14 +1,11 @@
 //! Comparison of a mechanism with the oracle on a problem.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 
 use burn::tensor::{DType, Device, Tensor, TensorData, s};
 use zoo_attention::flash::FlashKernel;
-use zoo_attention::mechanisms::{
-    Hashing, MechanismKernel, init_matrix, init_vector, selected_kernel_of,
-};
-use zoo_attention::scan::{RandomFeatures, ScanKernel};
+use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
+use zoo_attention::scan::RandomFeatures;
 use zoo_attention::{Mechanism, MechanismConfig, flash};
 use zoo_oracle::{
     Difference, Formula, Mask, Mismatch, Parameter, Precision, Problem, Solution, Tolerance,
@@ -161,7 +158,7 @@ pub fn compare_context(
     queries: &[usize],
     context: Tensor<4>,
 ) -> Result<Errors, Mismatch> {
-    let precision = precision_of(mechanism, problem, tensors);
+    let precision = precision(tensors);
     let problem = &reference_problem(mechanism, problem, tensors);
     let solution = solve_for(problem, &tensors.inputs(), queries);
     compare_with_solution(precision, problem, &solution, tensors, queries, context)
@@ -194,7 +191,7 @@ pub fn compare_gradients(
     tensors: Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    let precision = precision_of(mechanism, problem, &tensors);
+    let precision = precision(&tensors);
     let problem = &reference_problem(mechanism, problem, &tensors);
     let solution = solve_for(problem, &tensors.inputs(), queries);
     let backward = precision.backward(solution.largest_score);
@@ -285,51 +282,18 @@ fn rows(matrix: &[f32], rows: &[usize], width: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Precision of the tensors' dtype, and in `f32` of the device's matmuls.
+/// Precision of the tensors' dtype.
 pub fn precision(tensors: &Tensors) -> Precision {
     match tensors.query.dtype() {
         DType::F16 => Precision::F16,
         DType::BF16 => Precision::Bf16,
-        _ => f32_precision(&tensors.query.device()),
+        _ => Precision::F32,
     }
 }
 
-/// Precision of a mechanism: that of [`precision`], but `f32` if our kernels compute all of it.
-fn precision_of(mechanism: &MechanismConfig, problem: &Problem, tensors: &Tensors) -> Precision {
-    let has_matmuls = match tensors.apply(|query, key, value, options| {
-        selected_kernel_of(mechanism, &query, &key, &value, options)
-    }) {
-        Some(MechanismKernel::Flash(kernel)) => {
-            matches!(kernel, FlashKernel::TileLoops | FlashKernel::Composite)
-        }
-        Some(MechanismKernel::Scan(kernel)) => kernel == ScanKernel::Composite,
-        Some(_) | None => true,
-    };
-    let is_f32 = tensors.query.dtype() == DType::F32;
-    if is_f32 && !has_matmuls && !multiplies_parameters(mechanism, problem) {
-        Precision::F32
-    } else {
-        precision(tensors)
-    }
-}
-
-/// Whether a mechanism multiplies queries or keys by a matrix of parameters.
-fn multiplies_parameters(mechanism: &MechanismConfig, problem: &Problem) -> bool {
-    let multiplies = Cell::new(false);
-    problem.with_mechanism(mechanism, |parameter| {
-        match parameter {
-            Parameter::Directions { .. }
-            | Parameter::Matrix { .. }
-            | Parameter::HashDirections { .. } => multiplies.set(true),
-            Parameter::Vector { .. } | Parameter::Hashes { .. } => {}
-        }
-        vec![0.0; parameter.num_elements()]
-    });
-    multiplies.get()
-}
-
-/// Precision of matmuls in `f32` on the device of this process. Burn's on `cuda` round their operands
-/// to TF32, and no option disables that.
+/// Precision of Burn's matmuls in `f32`, and so of linear layers, on the device of this process. On
+/// `cuda` they round their operands to TF32, and no option disables that. Mechanisms do not use
+/// them: their precision is `f32` everywhere.
 pub fn f32_precision(device: &Device) -> Precision {
     static PRECISION: OnceLock<Precision> = OnceLock::new();
     *PRECISION.get_or_init(|| {

@@ -14,6 +14,7 @@ use burn::tensor::Tensor;
 use zoo_spec::Linear;
 
 use super::{Attention, Call, Inputs};
+use crate::matmul::matmul;
 use crate::precision::{narrow, widen, widened};
 use crate::scan::{
     FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, fused, grouped_matmul,
@@ -108,7 +109,7 @@ pub fn linear(
             let sums = if key_mask.is_causal {
                 causal(query, key, value, &shape, None)
             } else {
-                grouped_matmul(query, key.swap_dims(2, 3).matmul(value))
+                grouped_matmul(query, matmul(key.swap_dims(2, 3), value))
             }; // [batch, heads, seq_q, d_value + 1]
             weighted_mean(sums, shape.d_value)
         }

@@ -17,6 +17,7 @@ use super::{
     projection_flops,
 };
 use crate::analysis::weights::WeightFunction;
+use crate::matmul::matmul;
 use crate::precision::{check_parameter, narrow, widen};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, flash};
 
@@ -88,5 +89,5 @@ pub(crate) fn project_query(
     check_parameter(op, "matrix", &matrix, shape, query.dtype());
     let (heads, d_head) = (shape.heads, shape.d_head);
     let matrix = widen(matrix.reshape([1, heads, d_head, d_head]));
-    widen(query).matmul(matrix)
+    matmul(widen(query), matrix)
 }

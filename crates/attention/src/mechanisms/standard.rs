@@ -17,6 +17,7 @@ use zoo_spec::Standard;
 
 use super::{Attention, Call, Inputs};
 use crate::finite::{FiniteRows, poison};
+use crate::matmul::matmul;
 use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
 use crate::precision::{narrow, widen};
@@ -114,7 +115,7 @@ pub(crate) fn dot_products(
     // values need not be repeated.
     let all_queries = shape.group() * queries;
     let query = query.reshape([batch, shape.kv_heads, all_queries, d_head]);
-    let scores = query.matmul(key.swap_dims(2, 3)).mul_scalar(scale); // [batch, kv_heads, group * queries, seq_k]
+    let scores = matmul(query, key.swap_dims(2, 3)).mul_scalar(scale); // [batch, kv_heads, group * queries, seq_k]
     scores.reshape([batch, heads, queries, shape.seq_k])
 }
 
@@ -211,9 +212,9 @@ pub(crate) fn attend_with_weights(
     let context = if may_mask {
         let value = FiniteRows::new(value);
         let non_finite = dropped.clone().detach().abs().matmul(value.non_finite); // [batch, kv_heads, group * seq_q, 1]
-        dropped.matmul(value.finite) + poison(non_finite)
+        matmul(dropped, value.finite) + poison(non_finite)
     } else {
-        dropped.matmul(value)
+        matmul(dropped, value)
     }; // [batch, kv_heads, group * seq_q, d_value]
     let context = context.reshape([batch, heads, seq_q, shape.d_value]);
 

@@ -13,6 +13,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 use crate::AttentionShape;
+use crate::matmul::matmul;
 use crate::shape::pad_rows;
 
 /// Positions in a chunk: large enough for efficient matmuls, small enough that the materialised
@@ -66,8 +67,8 @@ pub(crate) fn causal(
         let i = i % chunk;
         if j <= i { power(decay, i - j) } else { 0.0 }
     });
-    let scores = query.clone().matmul(key.clone().swap_dims(3, 4)) * mask; // [batch, kv_heads, chunks, group * chunk, chunk]
-    let mut sums = scores.matmul(value.clone()); // [batch, kv_heads, chunks, group * chunk, width]
+    let scores = matmul(query.clone(), key.clone().swap_dims(3, 4)) * mask; // [batch, kv_heads, chunks, group * chunk, chunk]
+    let mut sums = matmul(scores, value.clone()); // [batch, kv_heads, chunks, group * chunk, width]
 
     if chunks > 1 {
         let has_decay = decays.iter().any(|&decay| decay != 1.0);
@@ -82,12 +83,12 @@ pub(crate) fn causal(
         } else {
             (query, key)
         };
-        let states = key.swap_dims(3, 4).matmul(value); // [batch, kv_heads, chunks, features, width]
+        let states = matmul(key.swap_dims(3, 4), value); // [batch, kv_heads, chunks, features, width]
         let states = states.reshape([batch, kv_heads, chunks, features * width]);
         let decays: Vec<f64> = decays.iter().map(|&decay| power(decay, chunk)).collect();
         let before = exclusive_sums(states, &decays);
         let before = before.reshape([batch, kv_heads, chunks, features, width]);
-        sums = sums + query.matmul(before);
+        sums = sums + matmul(query, before);
     }
 
     sums.reshape([batch, kv_heads, chunks, group, chunk, width])
@@ -109,12 +110,12 @@ fn exclusive_sums(states: Tensor<4>, decays: &[f64]) -> Tensor<4> {
     let within = table(decays, [size, size], options, |decay, i, j| {
         if j < i { power(decay, i - 1 - j) } else { 0.0 }
     });
-    let mut sums = within.matmul(states.clone()); // [batch, kv_heads, groups, size, width]
+    let mut sums = matmul(within, states.clone()); // [batch, kv_heads, groups, size, width]
     if groups > 1 {
         let key_decay = table(decays, [1, size], options, |decay, _, j| {
             power(decay, size - 1 - j)
         });
-        let totals = key_decay.matmul(states);
+        let totals = matmul(key_decay, states);
         let totals = totals.reshape([batch, kv_heads, groups, width]);
         let group_decays: Vec<f64> = decays.iter().map(|&decay| power(decay, size)).collect();
         let before =

@@ -9,6 +9,7 @@ use zoo_spec::LinearFeatures;
 use super::call::{Directions, ScanMap};
 use super::key_mask::KeyMask;
 use crate::counter::Normals;
+use crate::matmul::matmul;
 use crate::memo::Memo;
 use crate::precision::{narrow, widened};
 
@@ -191,7 +192,7 @@ impl Features {
 /// `ω · x - |x|² / 2`: `[batch, heads, seq, count]`.
 fn exponents(x: Tensor<4>, directions: &Tensor<4>) -> Tensor<4> {
     let half = x.clone().square().sum_dim(3).mul_scalar(0.5);
-    x.matmul(directions.clone().swap_dims(2, 3)) - half
+    matmul(x, directions.clone().swap_dims(2, 3)) - half
 }
 
 /// Below every exponent, so that its exponential is zero; finite, so that a fully masked head does

@@ -46,6 +46,7 @@ pub use self::resample::ResampledFeatures;
 pub use self::state::LinearState;
 pub(crate) use self::weights::{linear_weights, retention_weights};
 use crate::flash::DenseMask;
+use crate::matmul::matmul;
 use crate::precision::narrow;
 use crate::{AttentionOptions, AttentionShape};
 
@@ -115,10 +116,8 @@ pub(crate) fn grouped_matmul(query: Tensor<4>, state: Tensor<4>) -> Tensor<4> {
     let [batch, heads, seq_q, features] = query.dims();
     let [_, kv_heads, _, width] = state.dims();
     // Query heads that share a key/value head are concatenated along the sequence.
-    query
-        .reshape([batch, kv_heads, heads / kv_heads * seq_q, features])
-        .matmul(state)
-        .reshape([batch, heads, seq_q, width])
+    let query = query.reshape([batch, kv_heads, heads / kv_heads * seq_q, features]);
+    matmul(query, state).reshape([batch, heads, seq_q, width])
 }
 
 /// Panics if the options change scores or weights, which linear attention does not compute.

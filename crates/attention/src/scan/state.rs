@@ -8,6 +8,7 @@ use super::features::FeatureMap;
 use super::{append_ones, grouped_matmul, weighted_mean};
 use crate::AttentionShape;
 use crate::decode::cache::select_batch;
+use crate::matmul::matmul;
 use crate::precision::{check, narrow, widen};
 use crate::shape::check_device;
 
@@ -116,7 +117,7 @@ impl LinearState {
                 (decay_keys(key, decays), value, None)
             }
         };
-        let mut added = key.swap_dims(2, 3).matmul(value); // [batch, kv_heads, features, width]
+        let mut added = matmul(key.swap_dims(2, 3), value); // [batch, kv_heads, features, width]
         if let Some(before) = &self.sums {
             assert!(
                 before.dims() == added.dims(),

@@ -3,7 +3,7 @@
 
 use burn::tensor::TensorData;
 use zoo_attention::ScoreMod;
-use zoo_oracle::padding_effect;
+use zoo_oracle::{Precision, padding_effect};
 
 use crate::masked_values::is_close_slice;
 use crate::prelude::*;
@@ -54,7 +54,7 @@ fn check_score_function(config: &MechanismConfig, device: &Device) {
         };
         tensors.results(tensors.attend(config))
     });
-    let tolerance = f32_precision(device).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     assert!(tolerance.compare("context", &plain[0], &want[0]).is_err());
     assert_results_close(tolerance, got, want);
 }
@@ -121,11 +121,7 @@ const TESTS: &[(&str, Test)] = &[
                 ..Tensors::from_problem(&problem, &device.clone().autodiff())
             };
             let [want, got] = [masked, training].map(|tensors| to_vec(tensors.attend(config)));
-            must(
-                f32_precision(device)
-                    .forward(0.0)
-                    .compare("context", &got, &want),
-            );
+            must(Precision::F32.forward(0.0).compare("context", &got, &want));
         },
     ),
     ("unsupported-inputs-are-rejected", |config, device| {
@@ -243,7 +239,7 @@ fn check_padding(config: &MechanismConfig, mask: Mask, device: &Device) {
         let (sequence, padding) = (sequence.concat(), padding.concat());
         let want: Vec<f64> = want.into_iter().map(f64::from).collect();
         // Both are rounded, and terms of the key gradient cancel.
-        let tolerance = f32_precision(device).backward(8.0);
+        let tolerance = Precision::F32.backward(8.0);
         let checked = tolerance.check_with_min_scale(0.1, name, &sequence, &want);
         match padding_effect(config) {
             None => drop(must(checked)),

@@ -2,7 +2,7 @@
 
 use burn::tensor::TensorData;
 use zoo_attention::{PytorchWeights, entropy, entropy_penalty};
-use zoo_oracle::normals;
+use zoo_oracle::{Precision, normals};
 
 use crate::explain;
 use crate::multi_head::{gradient_step, self_attention, test_kv_heads};
@@ -54,11 +54,11 @@ fn check_entropy(name: &str, device: &Device) {
     }
     // A difference of two terms of the size of the scores, which may cancel completely. The
     // tolerance grows with the scores.
-    let forward = f32_precision(device).forward(want.largest_score);
+    let forward = Precision::F32.forward(want.largest_score);
     must(forward.check_with_min_scale(1.0, "entropy", &entropies, &want.entropy));
 
     // The gradient of a score is p (1 - s + Σ p s), which is rounded like the scores.
-    let backward = f32_precision(device).backward(want.largest_score);
+    let backward = Precision::F32.backward(want.largest_score);
     let max_abs = |values: &[f32]| values.iter().fold(0f32, |max, x| max.max(x.abs()));
     let largest = output_grad.iter().fold(0.0, |max: f64, x| max.max(x.abs()));
     let terms = largest * problem.scale() * (1.0 + want.largest_score);
@@ -114,7 +114,7 @@ fn check_head_entropy(mechanism: Mechanism, device: &Device) {
         want.push(terms.sum::<f64>() / rows as f64);
     }
     // Scores are up to 20.
-    let tolerance = f32_precision(device).backward(20.0);
+    let tolerance = Precision::F32.backward(20.0);
     must(tolerance.check_with_min_scale(1.0, "entropy", &to_vec(must(got)), &want));
 
     let penalty = must(attention.entropy_penalty(input()));
@@ -128,11 +128,7 @@ fn check_f32_result(dtype: DType, device: &Device) {
     let got = entropy(zeros(2), zeros(1000), &AttentionOptions::new());
     assert_eq!(got.dtype(), DType::F32);
     let (got, want) = (to_vec(got), [1000f64.ln(); 2]);
-    must(
-        f32_precision(device)
-            .forward(0.0)
-            .check("entropy", &got, &want),
-    );
+    must(Precision::F32.forward(0.0).check("entropy", &got, &want));
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -144,11 +140,7 @@ const TESTS: &[(&str, Test)] = &[
             let got = to_vec(entropy(query.clone(), key, &options));
             // The first query has four visible keys, the last nine.
             let want: Vec<f64> = (0..12).map(|row| f64::from(row % 6 + 4).ln()).collect();
-            must(
-                f32_precision(device)
-                    .forward(0.0)
-                    .check("entropy", &got, &want),
-            );
+            must(Precision::F32.forward(0.0).check("entropy", &got, &want));
         }
     }),
     ("penalty-of-fully-masked-rows-is-zero", |device| {
@@ -214,7 +206,7 @@ fn check_long_sequence(device: &Device) {
     let query = rows.map(|row| &inputs.query[row * 4..][..4]).concat();
     let want = zoo_oracle::entropy(&sampled, &Inputs { query, ..inputs }, &[0.0; 3]);
     must(
-        f32_precision(device)
+        Precision::F32
             .forward(8.0)
             .check("entropy", &got, &want.entropy),
     );

@@ -111,7 +111,7 @@ const TESTS: &[(&str, Test)] = &[
             [tensors.query, tensors.key].map(gradient)
         };
         for (got, want) in gradients(true).into_iter().zip(gradients(false)) {
-            let tolerance = f32_precision(device).backward(0.0);
+            let tolerance = Precision::F32.backward(0.0);
             must(tolerance.compare("gradient", &got, &want));
         }
     }),

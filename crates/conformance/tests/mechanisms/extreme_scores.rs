@@ -123,8 +123,7 @@ fn check_bias_mask(
         }
         // Below -1e30 the scores are absorbed in f64 too: weights are uniform, or zero.
         let is_loose = is_constant(row) && constant_size < 1e30;
-        let tolerance =
-            f32_precision(device).forward(if is_loose { constant_size } else { ordinary });
+        let tolerance = Precision::F32.forward(if is_loose { constant_size } else { ordinary });
         must(tolerance.check(&format!("context of row {row}"), got, want));
     }
 
@@ -134,8 +133,7 @@ fn check_bias_mask(
     });
     let is_loose = has_grad && constant_size < 1e30;
     if !is_loose || !absorbs_scores(constant) {
-        let tolerance =
-            f32_precision(device).backward(if is_loose { constant_size } else { ordinary });
+        let tolerance = Precision::F32.backward(if is_loose { constant_size } else { ordinary });
         must(tensors.check_gradients(&gradients, &solution, tolerance));
     }
     // The weights of a row sum to one, which determines the sum of the value gradients.
@@ -184,7 +182,7 @@ fn check_large_scores(mechanism: &MechanismConfig, size: f64, seq_q: usize, devi
     let (context, gradients) = tensors.forward_backward(mechanism);
     // At the smallest size, the second largest score may have a weight.
     let size = size.min(1e3);
-    let forward = f32_precision(device).forward(size);
+    let forward = Precision::F32.forward(size);
     must(forward.check("context", &to_vec(context), &solution.context));
-    must(tensors.check_gradients(&gradients, &solution, f32_precision(device).backward(size)));
+    must(tensors.check_gradients(&gradients, &solution, Precision::F32.backward(size)));
 }

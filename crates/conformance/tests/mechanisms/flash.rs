@@ -122,7 +122,7 @@ const TESTS: &[(&str, Test)] = &[
                     assert!(got <= -1e30, "{name}: {got} for a fully masked query");
                 }
             }
-            let tolerance = f32_precision(device).forward(solution.largest_score);
+            let tolerance = Precision::F32.forward(solution.largest_score);
             must(tolerance.check(name, &finite, &want));
             must(tolerance.check(name, &to_vec(got.context), &solution.context));
         }
@@ -191,7 +191,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             }
             for context in contexts {
                 let got = by_function.results(context);
-                assert_results_close(f32_precision(device).backward(8.0), got, expected.clone());
+                assert_results_close(Precision::F32.backward(8.0), got, expected.clone());
             }
         }
     }),
@@ -216,7 +216,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             (to_vec(sum), source.grad(&gradients).map(to_vec))
         };
         let ((got, d_got), (want, d_want)) = (run(flash_with_log_sum_exp), run(composite));
-        let tolerance = f32_precision(device).backward(4.0);
+        let tolerance = Precision::F32.backward(4.0);
         must(tolerance.compare("context", &got, &want));
         let (d_got, d_want) = d_got.zip(d_want).expect("a gradient is missing");
         must(tolerance.compare("gradient", &d_got, &d_want));
@@ -257,11 +257,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
         for (i, got) in both.iter().enumerate() {
             let [a, b] = separate.each_ref().map(|parts| &parts[i]);
             let want: Vec<f64> = a.iter().zip(b).map(|(a, b)| f64::from(a + b)).collect();
-            must(
-                f32_precision(device)
-                    .backward(8.0)
-                    .check("gradient", got, &want),
-            );
+            must(Precision::F32.backward(8.0).check("gradient", got, &want));
         }
     }),
     // Recorded by autodiff, and with the portable tiles.
@@ -276,10 +272,10 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
                 let tensors = Tensors::from_problem(&problem, device).require_grad();
                 let context = tensors.apply(attend).context;
                 let gradients = tensors.backward(context.clone());
-                let forward = f32_precision(device).forward(solution.largest_score);
+                let forward = Precision::F32.forward(solution.largest_score);
                 let case = format!("{name} {fallback}");
                 must(forward.check(&case, &to_vec(context), &solution.context));
-                let backward = f32_precision(device).backward(solution.largest_score);
+                let backward = Precision::F32.backward(solution.largest_score);
                 must(tensors.check_gradients(&gradients, &solution, backward));
             }
         }
@@ -304,7 +300,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
         // With a gradient of the log-sum-exp, as in a nested merge.
         let got = gradients_of_both(&split, &merged);
         let want = gradients_of_both(&whole, &full);
-        let tolerance = f32_precision(device).backward(0.0);
+        let tolerance = Precision::F32.backward(0.0);
         let pairs = [
             (merged.context, full.context),
             (merged.log_sum_exp, full.log_sum_exp),
@@ -334,11 +330,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
         let want = gradients_of_both(&plain, &reference);
         for (got, want) in got.iter().zip(&want) {
             // Both sides are rounded.
-            must(
-                f32_precision(device)
-                    .backward(8.0)
-                    .compare("gradient", got, want),
-            );
+            must(Precision::F32.backward(8.0).compare("gradient", got, want));
         }
     }),
 ];

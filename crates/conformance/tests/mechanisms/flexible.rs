@@ -219,9 +219,9 @@ fn check(
     let options = with(AttentionOptions::new());
     let context = tensors.apply(|query, key, value, _| flash(query, key, value, &options));
     let gradients = tensors.backward(context.clone());
-    let forward = f32_precision(device).forward(solution.largest_score);
+    let forward = Precision::F32.forward(solution.largest_score);
     must(forward.check("context", &to_vec(context), &solution.context));
-    let backward = f32_precision(device).backward(solution.largest_score);
+    let backward = Precision::F32.backward(solution.largest_score);
     must(tensors.check_gradients(&gradients, &solution, backward));
 }
 
@@ -250,7 +250,7 @@ fn check_gathered(mechanism: &MechanismConfig, pattern: Pattern, device: &Device
     let expected = options.clone().with_pattern(causal);
     let expected = results(&Mechanism::Standard.into(), expected);
     let got = results(mechanism, options.with_pattern(Pattern::Causal));
-    let tolerance = f32_precision(device).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     let is_close = tolerance.compare("context", &plain[0], &expected[0]);
     assert!(is_close.is_err(), "the score function has an effect");
     assert_results_close(tolerance, got, expected);
@@ -311,7 +311,7 @@ fn check_relative_bias(problem: &Problem, mechanism: &MechanismConfig, device: &
         expected_table[element] += f64::from(d);
         terms[element] += f64::from(d.abs());
     }
-    let tolerance = f32_precision(device).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     must(tolerance.compare("context", &to_vec(context), &to_vec(expected)));
     for (got, expected) in got.iter().zip(tensors.input_gradients(&gradients)) {
         must(tolerance.compare("input gradient", got, &expected));
@@ -377,9 +377,9 @@ fn check_sink(is_causal: bool, device: &Device) {
     let context = tensors
         .apply(|query, key, value, _| flash_with_sink(query, key, value, sink.clone(), &options));
     let gradients = tensors.backward(context.clone());
-    let forward = f32_precision(device).forward(solution.largest_score);
+    let forward = Precision::F32.forward(solution.largest_score);
     must(forward.check("context", &to_vec(context), &solution.context));
-    let backward = f32_precision(device).backward(solution.largest_score);
+    let backward = Precision::F32.backward(solution.largest_score);
     let [d_query, d_key, d_value] = tensors.input_gradients(&gradients);
     let without_sink = |grads: &[f64], width: usize| -> Vec<f64> {
         let heads = grads.chunks_exact((seq_k + 1) * width);
@@ -459,11 +459,11 @@ fn check_sigmoid(is_causal: bool, device: &Device) {
     let got = tensors.apply(|query, key, value, _| sigmoid_attention(query, key, value, &options));
     let gradients = tensors.backward(got.clone());
     must(
-        f32_precision(device)
+        Precision::F32
             .forward(8.0)
             .check("context", &to_vec(got), &context),
     );
-    let backward = f32_precision(device).backward(8.0);
+    let backward = Precision::F32.backward(8.0);
     let [got_query, got_key, got_value] = tensors.input_gradients(&gradients);
     must(backward.check("d_query", &got_query, &d_query));
     must(backward.check("d_key", &got_key, &d_key));

@@ -40,11 +40,11 @@ fn check_argmax(name: &str, device: &Device) {
     let [context, weights] = attend(&tensors, HardSelection::Best);
     let gradients = tensors.backward(context.clone());
     let solution = solve(&problem, &problem.inputs());
-    let exact = f32_precision(device).forward(0.0);
+    let exact = Precision::F32.forward(0.0);
     must(exact.check("context", &to_vec(context), &solution.context));
     must(exact.check("weights", &to_vec(weights), &solution.weights));
     let d_value = to_vec(tensors.value.grad(&gradients).expect("a gradient"));
-    let tolerance = f32_precision(device).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     must(tolerance.check("d_value", &d_value, &solution.d_value));
     for tensor in [&tensors.query, &tensors.key] {
         assert!(tensor.grad(&gradients).is_none(), "unexpected gradient");

@@ -77,9 +77,9 @@ const INVARIANTS: [(&str, Invariant); 4] = [
             let tensors = tensors.require_grad();
             tensors.results(tensors.attend(&mechanism.into()))
         });
-        let forward = f32_precision(&device).forward(0.0);
+        let forward = Precision::F32.forward(0.0);
         must(forward.compare("context", &strided[0], &plain[0]));
-        assert_results_close(f32_precision(&device).backward(0.0), strided, plain);
+        assert_results_close(Precision::F32.backward(0.0), strided, plain);
     }),
 ];
 

@@ -69,7 +69,7 @@ const TESTS: &[(&str, Test)] = &[
                 let (got, want) = (tensors(), tensors());
                 let got = got.results(attend(&got, &pattern, &hashing));
                 let want = want.results(shared_qk_attention(&want, &pattern));
-                assert_results_close(f32_precision(device).backward(0.0), got, want);
+                assert_results_close(Precision::F32.backward(0.0), got, want);
             }
         }
     }),

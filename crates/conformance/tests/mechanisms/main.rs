@@ -33,7 +33,8 @@ mod prelude {
     pub(crate) use zoo_backend::OpenDevice;
     pub(crate) use zoo_conformance::*;
     pub(crate) use zoo_oracle::{
-        Difference, Formula, Inputs, Mask, Problem, Requirement, SMALL_HEADS, SMALL_SEQUENCE, solve,
+        Difference, Formula, Inputs, Mask, Precision, Problem, Requirement, SMALL_HEADS,
+        SMALL_SEQUENCE, solve,
     };
 
     pub(crate) use crate::find_problem;
@@ -168,6 +169,6 @@ fn check_weights(problem: &Problem, device: &Device) {
         .apply(standard)
         .into_weights();
     let solution = solve(problem, &inputs);
-    let tolerance = f32_precision(device).forward(solution.largest_score);
+    let tolerance = Precision::F32.forward(solution.largest_score);
     must(tolerance.check("weights", &to_vec(weights), &solution.weights));
 }

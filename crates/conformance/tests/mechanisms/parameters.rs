@@ -4,7 +4,7 @@ use zoo_attention::mechanisms::additive::{additive, additive_with_weights};
 use zoo_attention::mechanisms::init_matrix;
 use zoo_attention::mechanisms::local_p::{local_predictive, local_predictive_with_weights};
 use zoo_attention::mechanisms::multiplicative::multiplicative;
-use zoo_oracle::normals;
+use zoo_oracle::{Precision, normals};
 
 use crate::prelude::*;
 
@@ -120,7 +120,7 @@ fn check_parameters(name: &str, parameters: Parameters, device: &Device) {
     let gradients = tensors.backward(context.clone());
 
     let solution = solve(&problem, &inputs);
-    let forward = f32_precision(device).forward(solution.largest_score);
+    let forward = Precision::F32.forward(solution.largest_score);
     must(forward.check("context", &to_vec(context), &solution.context));
     if let Parameters::Additive = parameters {
         let output = tensors.apply(|query, key, value, options| {
@@ -134,7 +134,7 @@ fn check_parameters(name: &str, parameters: Parameters, device: &Device) {
         });
         must(forward.check("weights", &to_vec(output.into_weights()), &solution.weights));
     }
-    let backward = f32_precision(device).backward(solution.largest_score);
+    let backward = Precision::F32.backward(solution.largest_score);
     must(tensors.check_gradients(&gradients, &solution, backward));
     if !solution.d_vector.is_empty() {
         // A sum over all queries and keys whose terms mostly cancel.

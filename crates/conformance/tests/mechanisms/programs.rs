@@ -124,7 +124,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             ([to_vec(context), d_query, d_key, d_value], d_bias)
         };
         let ((got, d_got), (want, d_want)) = (run(), without_kernels(run));
-        let tolerance = f32_precision(device).backward(8.0);
+        let tolerance = Precision::F32.backward(8.0);
         must(tolerance.compare("d_bias", &d_got, &d_want));
         assert_results_close(tolerance, got, want);
     }),
@@ -138,7 +138,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
                 tensors.results(tensors.apply(|q, k, v, options| hard(q, k, v, choice, options)))
             };
             let (got, want) = (run(), without_kernels(run));
-            assert_results_close(f32_precision(device).backward(8.0), got, want);
+            assert_results_close(Precision::F32.backward(8.0), got, want);
         }
     }),
     ("samples-of-heads-that-are-computed-one-by-one", |device| {
@@ -155,7 +155,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             tensors.results(tensors.apply(|q, k, v, options| hard(q, k, v, choice, options)))
         };
         let (got, want) = (run(), without_kernels(run));
-        assert_results_close(f32_precision(device).backward(8.0), got, want);
+        assert_results_close(Precision::F32.backward(8.0), got, want);
     }),
     // The gradient of the bias is that of the scores.
     (
@@ -171,11 +171,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
                 to_vec(bias.grad(&loss.backward()).expect("a gradient"))
             };
             let (got, want) = (run(), without_kernels(run));
-            must(
-                f32_precision(device)
-                    .backward(8.0)
-                    .compare("d_bias", &got, &want),
-            );
+            must(Precision::F32.backward(8.0).compare("d_bias", &got, &want));
         },
     ),
 ];

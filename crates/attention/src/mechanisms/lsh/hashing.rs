@@ -4,6 +4,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use zoo_spec::Lsh;
 
 use crate::counter::Normals;
+use crate::matmul::matmul;
 use crate::memo::Memo;
 use crate::precision::widen;
 
@@ -95,10 +96,7 @@ impl Hashing for Lsh {
             .step_by(batch_size)
             .map(|first| {
                 let rows = first..queries.min(first + batch_size);
-                let products = query
-                    .clone()
-                    .slice_dim(0, rows.clone())
-                    .matmul(both.clone());
+                let products = matmul(query.clone().slice_dim(0, rows.clone()), both.clone());
                 products.reshape([rows.len() * groups, 2 * each]).argmax(1) // [queries * groups, 1]
             })
             .collect();
