@@ -32,7 +32,6 @@ use self::bias_gradient::BiasGradient;
 use self::call::{Call, SoftmaxState, TILE, TileScores};
 use self::tensor_ops::{accumulate, apply_factors, cat, transpose, zero_masked};
 use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings, tiles};
-use crate::matmul::float_matmul;
 
 pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     assert!(
@@ -170,7 +169,7 @@ pub(super) fn backward<B: Backend>(
             let (query, key, value) = (finite(query.clone()), finite(key), finite(value));
             let d_context = finite(d_context.clone());
             let factors = call.factors(&tile, distances.clone());
-            let d_weights = float_matmul::<B>(d_context.clone(), transpose::<B>(value));
+            let d_weights = B::float_matmul(d_context.clone(), transpose::<B>(value));
             let d_weights = apply_factors::<B>(d_weights, factors.clone());
             let delta = if is_one_tile {
                 // The same value, but rounded like `d_weights`: if only one key is visible, the
@@ -210,7 +209,7 @@ pub(super) fn backward<B: Backend>(
             let weights = apply_factors::<B>(weights, factors);
             accumulate::<B>(
                 &mut d_values[column],
-                float_matmul::<B>(transpose::<B>(weights), d_context),
+                B::float_matmul(transpose::<B>(weights), d_context),
             );
             let [query_term, key_term] = if settings.program == Program::Additive {
                 let inputs = [query, key, call.vectors(queries.len())];
@@ -220,8 +219,8 @@ pub(super) fn backward<B: Backend>(
                 accumulate::<B>(&mut d_parameter, B::float_sum_dim(by_head, 2));
                 [query, key]
             } else {
-                let key_term = float_matmul::<B>(transpose::<B>(d_dots.clone()), query);
-                [float_matmul::<B>(d_dots, key), key_term]
+                let key_term = B::float_matmul(transpose::<B>(d_dots.clone()), query);
+                [B::float_matmul(d_dots, key), key_term]
             };
             accumulate::<B>(&mut d_keys[column], key_term);
             accumulate::<B>(&mut d_query, query_term);

@@ -9,9 +9,11 @@ use crate::prelude::*;
 
 type Attend = fn(Tensor<4>, Tensor<4>, Tensor<4>, &AttentionOptions) -> FlashOutput;
 
+/// `want` uses Burn's matmuls.
 fn assert_agree(tensors: &Tensors, got: Attend, want: Attend) {
     let [got, want] = [got, want].map(|attend| tensors.results(tensors.apply(attend).context));
-    assert_results_close(precision(tensors).backward(8.0), got, want);
+    let tolerance = f32_precision(&tensors.query.device()).backward(8.0);
+    assert_results_close(tolerance, got, want);
 }
 
 /// Pseudorandom values between -1 and 1.
@@ -216,7 +218,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             (to_vec(sum), source.grad(&gradients).map(to_vec))
         };
         let ((got, d_got), (want, d_want)) = (run(flash_with_log_sum_exp), run(composite));
-        let tolerance = Precision::F32.backward(4.0);
+        let tolerance = f32_precision(device).backward(4.0);
         must(tolerance.compare("context", &got, &want));
         let (d_got, d_want) = d_got.zip(d_want).expect("a gradient is missing");
         must(tolerance.compare("gradient", &d_got, &d_want));
@@ -272,10 +274,11 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
                 let tensors = Tensors::from_problem(&problem, device).require_grad();
                 let context = tensors.apply(attend).context;
                 let gradients = tensors.backward(context.clone());
-                let forward = Precision::F32.forward(solution.largest_score);
+                let precision = f32_precision(device);
+                let forward = precision.forward(solution.largest_score);
                 let case = format!("{name} {fallback}");
                 must(forward.check(&case, &to_vec(context), &solution.context));
-                let backward = Precision::F32.backward(solution.largest_score);
+                let backward = precision.backward(solution.largest_score);
                 must(tensors.check_gradients(&gradients, &solution, backward));
             }
         }
@@ -330,7 +333,8 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
         let want = gradients_of_both(&plain, &reference);
         for (got, want) in got.iter().zip(&want) {
             // Both sides are rounded.
-            must(Precision::F32.backward(8.0).compare("gradient", got, want));
+            let tolerance = f32_precision(device).backward(8.0);
+            must(tolerance.compare("gradient", got, want));
         }
     }),
 ];

@@ -16,6 +16,7 @@ mod invalid_inputs;
 mod invariants;
 mod lsh;
 mod masked_values;
+mod matmul;
 mod multi_head;
 mod other_mechanisms;
 mod parameters;
@@ -104,6 +105,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     extreme_scores::trials(&mut suite);
     masked_values::trials(&mut suite);
     entropy::trials(&mut suite, opened);
+    suite.add_training_table("matmul/", matmul::TESTS);
     suite.add_training_table("resample/", resample::TESTS);
     determinism::trials(&mut suite, opened);
     flash::trials(&mut suite);
