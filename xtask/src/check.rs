@@ -49,37 +49,70 @@ impl Check {
     }
 
     fn step(&self, step: Step, environment: &Environment) -> Result<()> {
-        let cargo = |arguments: &str| cargo_run(arguments, environment);
-        let features = packages::features(&self.backends.features());
-        // The release profile shares build scripts, such as LibTorch's bindings, with the tests.
-        let all = format!("--workspace --release --features {features}");
         match step {
             Step::Fmt => format_check(),
             Step::Dependencies => dependencies(),
             // Without a build: the other steps build the same files.
-            Step::Package => {
-                cargo("publish --dry-run --workspace --quiet --locked --no-verify --allow-dirty")
-            }
-            Step::Bare => cargo(
-                "clippy --release --package zoo-attention --package zoo-models -- --deny warnings",
+            Step::Package => cargo_run(
+                "publish --dry-run --workspace --quiet --locked --no-verify --allow-dirty",
+                environment,
             ),
-            Step::Clippy => cargo(&format!("clippy --all-targets {all} -- --deny warnings")),
-            Step::Doc => {
-                let mut environment = environment.clone();
-                environment.push(("RUSTDOCFLAGS", "--deny warnings".into()));
-                cargo_run(&format!("doc --no-deps {all}"), &environment)
-            }
+            Step::Bare => self.lint(Lint::Bare, environment),
+            Step::Clippy => self.lint(Lint::Clippy, environment),
+            Step::Doc => self.lint(Lint::Doc, environment),
             Step::Test => {
                 let test = Test {
                     backends: self.backends.clone(),
                     filter: None,
                     hub: true,
                     outside: true,
+                    lints: false,
                     timings: false,
                 };
                 test.run()
             }
         }
+    }
+
+    fn lint(&self, lint: Lint, environment: &Environment) -> Result<()> {
+        let (arguments, environment) = lint.command(&self.backends, environment);
+        cargo_run(&arguments, &environment)
+    }
+}
+
+/// Steps that are a cargo command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lint {
+    Bare,
+    Clippy,
+    Doc,
+}
+
+impl Lint {
+    pub(crate) const ALL: [Self; 3] = [Self::Bare, Self::Clippy, Self::Doc];
+
+    /// The arguments and the environment of cargo.
+    pub(crate) fn command(
+        self,
+        backends: &Backends,
+        environment: &Environment,
+    ) -> (String, Environment) {
+        let features = packages::features(&backends.features());
+        // The release profile shares build scripts, such as LibTorch's bindings, with the tests.
+        let all = format!("--workspace --release --features {features}");
+        let mut environment = environment.clone();
+        let arguments = match self {
+            Self::Bare => {
+                "clippy --release --package zoo-attention --package zoo-models -- --deny warnings"
+                    .to_owned()
+            }
+            Self::Clippy => format!("clippy --all-targets {all} -- --deny warnings"),
+            Self::Doc => {
+                environment.push(("RUSTDOCFLAGS", "--deny warnings".into()));
+                format!("doc --no-deps {all}")
+            }
+        };
+        (arguments, environment)
     }
 }
 

@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::backends::{Backends, Environment};
 use crate::build::{self, Built};
+use crate::check::Lint;
 use crate::{doctor, packages, paths, print, program};
 
 #[derive(Args)]
@@ -27,6 +28,10 @@ pub(crate) struct Test {
     /// Also test outside/, a project outside the workspace (compiles Burn again)
     #[arg(long)]
     pub(crate) outside: bool,
+
+    /// Also run clippy and rustdoc, while tests run
+    #[arg(long)]
+    pub(crate) lints: bool,
 
     /// Write cargo's build timing report (cargo --timings)
     #[arg(long)]
@@ -75,6 +80,22 @@ impl Test {
         Ok(programs)
     }
 
+    /// Lints, if requested, and doc tests, one after the other as cargo would run them anyway.
+    fn run_cargo(&self, environment: &Environment) -> Result<Tally> {
+        let mut total = Tally::default();
+        for lint in Lint::ALL.into_iter().filter(|_| self.lints) {
+            let (arguments, environment) = lint.command(&self.backends, environment);
+            let output = build::cargo_output(&arguments, &environment)?;
+            if !output.status.success() {
+                total.failed += 1;
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                print(&format!("---- cargo {arguments}\n{stderr}\n"));
+            }
+        }
+        total.add(self.doc_tests(environment)?);
+        Ok(total)
+    }
+
     fn doc_tests(&self, environment: &Environment) -> Result<Tally> {
         let start = Instant::now();
         let features = self.backends.features();
@@ -99,6 +120,7 @@ impl Test {
         for (is_run, name) in [
             (self.hub, "hub.py with the package datasets (--hub)"),
             (self.outside, "a project outside the workspace (--outside)"),
+            (self.lints, "clippy and rustdoc (--lints)"),
         ] {
             if !is_run {
                 notes.push(format!("NOT run: {name}"));
@@ -111,7 +133,7 @@ impl Test {
         let mut jobs = Vec::new();
         // The longest, on one core for most of the time.
         if self.filter.is_none() {
-            jobs.push((Job::DocTests, environment.clone()));
+            jobs.push((Job::Cargo, environment.clone()));
         }
         for program in without_device {
             jobs.push((Job::Program(program), hub_environment.clone()));
@@ -143,7 +165,7 @@ impl Test {
                 let start = Instant::now();
                 let tally = match job {
                     Job::Program(program) => self.execute(program, &environment)?,
-                    Job::DocTests => self.doc_tests(&environment)?,
+                    Job::Cargo => self.run_cargo(&environment)?,
                 };
                 groups.lock().expect("no panic")[i].add(tally, start);
             }
@@ -202,7 +224,8 @@ fn workers() -> usize {
 
 enum Job<'a> {
     Program(&'a Built),
-    DocTests,
+    /// Doc tests and lints.
+    Cargo,
 }
 
 /// The test programs on a device, some of them split between the cores.
