@@ -159,6 +159,7 @@ impl Test {
             queue.extend(group.jobs.drain(..).map(|job| (i, job)));
         }
         let (queue, groups) = (Mutex::new(queue), Mutex::new(groups));
+        let times = Mutex::new(Vec::new());
         let next = || queue.lock().expect("no panic").pop_front();
         let work = || -> Result<()> {
             while let Some((i, (job, environment))) = next() {
@@ -167,6 +168,8 @@ impl Test {
                     Job::Program(program) => self.execute(program, &environment)?,
                     Job::Cargo => self.run_cargo(&environment)?,
                 };
+                let time = (start.elapsed(), job_name(&job, &environment));
+                times.lock().expect("no panic").push(time);
                 groups.lock().expect("no panic")[i].add(tally, start);
             }
             Ok(())
@@ -177,6 +180,7 @@ impl Test {
                 .into_iter()
                 .try_for_each(|worker| worker.join().expect("no panic"))
         })?;
+        print_slowest(times.into_inner().expect("no panic"));
         let mut total = Tally::default();
         for group in groups.into_inner().expect("no panic") {
             total.add(group.tally);
@@ -226,6 +230,27 @@ enum Job<'a> {
     Program(&'a Built),
     /// Doc tests and lints.
     Cargo,
+}
+
+fn job_name(job: &Job<'_>, environment: &Environment) -> String {
+    let variables = ["ZOO_BACKEND", "ZOO_SHARD"].into_iter();
+    let values = variables.filter_map(|name| environment.iter().find(|(key, _)| *key == name));
+    let values = values.map(|(_, value)| format!(" {}", value.display()));
+    let name = match job {
+        Job::Program(program) => program.name(),
+        Job::Cargo => "cargo".to_owned(),
+    };
+    name + &values.collect::<String>()
+}
+
+/// Prints which jobs determine how long the tests take.
+fn print_slowest(mut times: Vec<(Duration, String)>) {
+    const COUNT: usize = 8;
+    times.sort_by(|(a, _), (b, _)| b.cmp(a));
+    print("\nslowest programs\n");
+    for (time, name) in times.iter().take(COUNT) {
+        print(&format!("{:>10} {name}\n", seconds(*time)));
+    }
 }
 
 /// The test programs on a device, some of them split between the cores.
