@@ -4,6 +4,9 @@ use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
 use super::call::{EfficientArgs, swap_heads};
+use super::efficient::MASKED_BIAS;
+use crate::AttentionShape;
+use crate::flash::call::TiledSettings;
 
 fn scores(query: &Tensor, key: &Tensor, args: &EfficientArgs) -> Tensor {
     let mut scores = swap_heads(query).matmul(&swap_heads(key).transpose(2, 3)) * args.scale;
@@ -49,4 +52,136 @@ pub(super) fn backward(
         grads.map(|grad| swap_heads(&grad)),
         needs_bias_grad.then_some(d_scores),
     )
+}
+
+fn flash_args(is_causal: bool, scale: f64) -> EfficientArgs {
+    EfficientArgs {
+        mask: if is_causal {
+            Mask::CausalFromTopLeft
+        } else {
+            Mask::None
+        },
+        bias: None,
+        may_mask_rows: false,
+        scale,
+        dropout: None,
+    }
+}
+
+/// `[batch, seq, heads, d]` with the heads repeated for each query head that shares them.
+fn repeat_heads(query: &Tensor, tensor: &Tensor) -> Tensor {
+    let group = query.size()[2] / tensor.size()[2];
+    tensor.repeat_interleave_self_int(group, 2, None)
+}
+
+/// The flash kernel: as many queries as keys, and consecutive query heads share a key head.
+pub(super) fn flash_forward(
+    [query, key, value]: [&Tensor; 3],
+    is_causal: bool,
+    scale: f64,
+) -> [Tensor; 2] {
+    let [key, value] = [key, value].map(|tensor| repeat_heads(query, tensor));
+    forward([query, &key, &value], &flash_args(is_causal, scale))
+}
+
+pub(super) fn flash_backward(
+    [query, key, value]: [&Tensor; 3],
+    results: [&Tensor; 3],
+    is_causal: bool,
+    scale: f64,
+) -> [Tensor; 3] {
+    let kv_heads = key.size()[2];
+    let [key, value] = [key, value].map(|tensor| repeat_heads(query, tensor));
+    let args = flash_args(is_causal, scale);
+    let ([d_query, d_key, d_value], _) = backward([query, &key, &value], results, &args, false);
+    let sum_group = |grad: Tensor| {
+        let size = grad.size();
+        grad.reshape([size[0], size[1], kv_heads, -1, size[3]])
+            .sum_dim_intlist(3, false, None::<Kind>)
+    };
+    [d_query, sum_group(d_key), sum_group(d_value)]
+}
+
+/// Attention over all keys with the mask of the rule and ALiBi, and its gradients: context,
+/// log-sum-exp and the gradients of query, key and value.
+pub(super) fn dense(
+    [query, key, value]: &[Tensor; 3],
+    d_context: &Tensor,
+    settings: &TiledSettings,
+) -> [Tensor; 5] {
+    let shape = &settings.shape;
+    let [batch, heads, seq_q, seq_k] = shape.scores().map(|size| size as i64);
+    let (group, kv_heads) = (shape.group() as i64, shape.kv_heads as i64);
+    let mut mask = Vec::new();
+    for example in 0..shape.batch {
+        let ranges = [0..shape.seq_q, 0..shape.seq_k];
+        settings.rule.write_mask(shape, example, ranges, &mut mask);
+    }
+    let mask = Tensor::from_slice(&mask).reshape([batch, 1, seq_q, seq_k]);
+    let options = (Kind::Float, query.device());
+    let rows = Tensor::arange(seq_q, options).unsqueeze(1) + (seq_k - seq_q) as f64;
+    let distance = (Tensor::arange(seq_k, options) - rows).abs();
+    let slopes = match &settings.alibi {
+        Some(slopes) => Tensor::from_slice(slopes),
+        None => Tensor::zeros([heads], options),
+    };
+    let bias = slopes.reshape([1, heads, 1, 1]) * distance * -1.0;
+    let bias = (bias + Tensor::zeros([batch, 1, 1, 1], options)).masked_fill(&mask, MASKED_BIAS);
+    let args = EfficientArgs {
+        bias: Some(bias),
+        ..flash_args(false, settings.scale)
+    };
+    let query = swap_heads(query);
+    let [key, value] = [key, value].map(|tensor| repeat_heads(&query, &swap_heads(tensor)));
+    let fully_masked = mask.all_dim(3, true);
+    let [context, log_sum_exp] = forward([&query, &key, &value], &args);
+    let context = context.masked_fill(&swap_heads(&fully_masked), 0.0);
+    // Fully masked rows have no gradient.
+    let shifted = log_sum_exp.masked_fill(&fully_masked.squeeze_dim(3), 1e30);
+    let results = [&context, &shifted, &swap_heads(d_context)];
+    let ([d_query, d_key, d_value], _) = backward([&query, &key, &value], results, &args, false);
+    let sum_group = |grad: Tensor, width: usize| {
+        swap_heads(&grad)
+            .reshape([batch, kv_heads, group, seq_k, width as i64])
+            .sum_dim_intlist(2, false, None::<Kind>)
+    };
+    [
+        swap_heads(&context),
+        log_sum_exp.unsqueeze(3),
+        swap_heads(&d_query),
+        sum_group(d_key, shape.d_head),
+        sum_group(d_value, shape.d_value),
+    ]
+}
+
+/// Random query, key, value and output gradient of a call.
+pub(super) fn random_tensors(shape: &AttentionShape) -> ([Tensor; 3], Tensor) {
+    let random = |heads: usize, seq: usize, width: usize| {
+        let size = [shape.batch, heads, seq, width].map(|size| size as i64);
+        Tensor::randn(size, (Kind::Float, tch::Device::Cpu))
+    };
+    let tensors = [
+        random(shape.heads, shape.seq_q, shape.d_head),
+        random(shape.kv_heads, shape.seq_k, shape.d_head),
+        random(shape.kv_heads, shape.seq_k, shape.d_value),
+    ];
+    (tensors, random(shape.heads, shape.seq_q, shape.d_value))
+}
+
+/// Compares context, log-sum-exp and gradients with those of [`dense`] attention.
+pub(super) fn assert_dense(
+    tensors: &[Tensor; 3],
+    d_context: &Tensor,
+    settings: &TiledSettings,
+    actual: [&Tensor; 5],
+) {
+    let expected = dense(tensors, d_context, settings);
+    let names = ["context", "log-sum-exp", "d_query", "d_key", "d_value"];
+    for ((actual, expected), name) in actual.into_iter().zip(&expected).zip(names) {
+        assert_eq!(actual.size(), expected.size(), "{name}");
+        // The log-sum-exp of fully masked rows is only a very negative number.
+        let difference = (actual.clamp_min(-1e30) - expected.clamp_min(-1e30)).abs();
+        let error = difference.max().double_value(&[]);
+        assert!(error < 3e-5, "{name}: error {error}, {settings:?}");
+    }
 }
