@@ -30,6 +30,13 @@ pub(super) fn kernel_for(
         _ => tch::Kind::Float,
     };
     let device = query.tensor.device();
+    #[cfg(test)]
+    if tests::is_aten_forced() && !settings.is_portable {
+        return match aten::select_kernel(device, kind, has_mask_or_bias, settings) {
+            Some(_) => FlashKernel::Aten,
+            None => FlashKernel::TileLoops,
+        };
+    }
     match device {
         tch::Device::Cpu => InstructionSet::detect().into(),
         tch::Device::Cuda(_)

@@ -42,6 +42,8 @@ use crate::counter::mix;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 use crate::flash::flash_gathered;
 use crate::flash::{FlashOutput, flash_with_log_sum_exp, merge};
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use crate::pattern::rule::Rule;
 use crate::precision::{check, narrow, widen};
 use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
@@ -117,7 +119,8 @@ pub fn lsh(
         let [query, value] = [query, value].map(widen);
         let key = normalize_rows(query.clone());
         let options = options.clone().with_pattern(Pattern::Full);
-        let context = flash_gathered(op, [query, key, value], &options, plan.into());
+        let tensors = [query, key, value];
+        let context = flash_gathered(op, tensors, &options, Rule::Full, plan.into());
         return narrow(context, stored);
     }
     let ChunkLayout { chunks, rounds } = ChunkLayout::new(hashing, &query, &visibility);

@@ -3,14 +3,15 @@
 //! There are three: [flash](flash), in half precision, for full, causal and windowed attention;
 //! [cuDNN's](cudnn), for long full or causal sequences; and the [memory-efficient](efficient) one,
 //! in any precision, with a bias, key lengths and dropout. Blocks, and windows that flash does not
-//! support, are [split into chunks](chunks). All other calls use the [tile
-//! loops](crate::flash::portable).
+//! support, are [split into chunks](chunks). For other patterns, [keys are gathered](gathered). All
+//! other calls use the [tile loops](crate::flash::portable).
 
 mod call;
 mod chunks;
 mod cudnn;
 mod efficient;
 mod flash;
+mod gathered;
 #[cfg(test)]
 mod reference;
 
@@ -30,6 +31,8 @@ pub(super) enum AtenKernel {
     Efficient(KernelMask),
     /// Windows or blocks in chunks.
     Chunks(ChunkPattern),
+    /// The memory-efficient kernel with gathered keys.
+    Gathered,
 }
 
 fn kernel_for(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option<AtenKernel> {
@@ -65,6 +68,9 @@ pub(super) fn select_kernel(
     if !(is_plain && is_aligned && fits && has_several_keys) {
         return None;
     }
+    if settings.gather.is_some() {
+        return gathered_kernel(kind, has_mask_or_bias, settings);
+    }
     let mask = KernelMask::from_rule(&settings.rule, shape);
     let is_half = kind != Kind::Float;
     let has_flash = d_head == d_value && d_head <= 256 && flash::is_supported(device);
@@ -87,16 +93,26 @@ pub(super) fn select_kernel(
         }
         mask => mask,
     };
-    // Masked keys get a bias lower than any score, which f16 cannot represent.
-    if is_half || has_mask_or_bias {
-        return None;
-    }
     let window = mask.and_then(|mask| mask.window.filter(|_| mask.key_lengths.is_none()));
     let chunks = match window {
         Some(window) => ChunkPattern::window(window, shape),
         None => ChunkPattern::blocks(&settings.rule, shape),
     };
-    chunks.map(AtenKernel::Chunks)
+    match chunks {
+        Some(chunks) if !is_half && !has_mask_or_bias => Some(AtenKernel::Chunks(chunks)),
+        _ => gathered_kernel(kind, has_mask_or_bias, settings),
+    }
+}
+
+/// The memory-efficient kernel with gathered keys, if it supports the call.
+fn gathered_kernel(
+    kind: Kind,
+    has_mask_or_bias: bool,
+    settings: &TiledSettings,
+) -> Option<AtenKernel> {
+    // Masked keys get a bias lower than any score, which f16 cannot represent.
+    let is_supported = kind == Kind::Float && !has_mask_or_bias && gathered::is_supported(settings);
+    is_supported.then_some(AtenKernel::Gathered)
 }
 
 /// The memory-efficient kernel for a mask without a window, if it supports the call.
@@ -126,6 +142,7 @@ pub(super) fn forward(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Ou
         Some(AtenKernel::Flash(mask)) => flash::forward(&tensors, &mask, settings),
         Some(AtenKernel::Cudnn(mask)) => cudnn::forward(&tensors, &mask, settings),
         Some(AtenKernel::Chunks(pattern)) => chunks::forward(&tensors, pattern, settings),
+        Some(AtenKernel::Gathered) => gathered::forward(&tensors, settings),
         Some(AtenKernel::Efficient(mask)) => {
             let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
             efficient::forward(&tensors, &args, &settings.shape)
@@ -232,6 +249,7 @@ pub(super) fn backward(
             chunks::backward(&tensors, &results, pattern, settings),
             None,
         ),
+        AtenKernel::Gathered => (gathered::backward(&tensors, &results, settings), None),
         AtenKernel::Efficient(mask) => {
             let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
             let needs_bias_grad = output_grads.needs_bias_grad;
