@@ -93,7 +93,7 @@ pub(super) fn is_aten_forced() -> bool {
 }
 
 /// The context and the gradients of query, key and value.
-fn context_and_grads(
+pub(super) fn context_and_grads(
     attention: &dyn Fn([Tensor<4>; 3]) -> Tensor<4>,
     tensors: &[Tensor<4>; 3],
     d_context: &Tensor<4>,
@@ -163,7 +163,13 @@ fn mechanisms_match_cpu_kernels() {
             ("fixed", &fixed),
             ("local-m", &local),
         ];
-        for (name, attention) in mechanisms {
+        let hashing = zoo_spec::Lsh::new(16, 3, 5);
+        let lsh = |[query, key, value]: [Tensor<4>; 3]| {
+            crate::mechanisms::lsh(query, Tensor::cat(vec![key, value], 1), &hashing, &options)
+        };
+        let lsh: (&str, &dyn Fn([Tensor<4>; 3]) -> Tensor<4>) = ("lsh", &lsh);
+        let lsh = options.alibi.is_none().then_some(lsh);
+        for (name, attention) in mechanisms.into_iter().chain(lsh) {
             let run = |is_aten| context_and_grads(attention, &tensors, &d_context, is_aten);
             for (actual, expected) in run(true).iter().zip(run(false)) {
                 let difference = actual.iter().zip(&expected).map(|(a, b)| (a - b).abs());

@@ -1,6 +1,6 @@
 //! A gather plan on a device.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use burn::backend::libtorch::TchTensor;
 use tch::{Device, Tensor};
@@ -210,14 +210,14 @@ struct PlanKey {
 }
 
 impl DevicePlan {
-    /// The plan of a call, cached unless every head has rows of its own, which then depend on data.
+    /// The plan of a call, cached.
     pub(super) fn cached(settings: &TiledSettings, device: Device) -> Arc<Self> {
         static CACHE: Memo<PlanKey, DevicePlan> = Memo::new();
         let shape = &settings.shape;
         if let Some(plan) = &settings.gather
             && plan.heads().len() > shape.batch
         {
-            return Arc::new(Self::new(plan, shape, device));
+            return Self::while_used(plan, shape, device);
         }
         let key = PlanKey {
             rule: Arc::clone(&settings.rule),
@@ -229,6 +229,21 @@ impl DevicePlan {
             Some(plan) => Self::new(plan, shape, device),
             None => Self::new(&GatherPlan::from_rule(shape, &key.rule), shape, device),
         })
+    }
+
+    /// The plan of rows that depend on data, cached until the backward pass has used it.
+    fn while_used(plan: &Arc<GatherPlan>, shape: &AttentionShape, device: Device) -> Arc<Self> {
+        static LIVE: Mutex<Vec<(Weak<GatherPlan>, Arc<DevicePlan>)>> = Mutex::new(Vec::new());
+        let lock = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |other: &Weak<GatherPlan>| other.as_ptr() == Arc::as_ptr(plan);
+        if let Some((_, cached)) = lock().iter().find(|(other, _)| is_same(other)) {
+            return Arc::clone(cached);
+        }
+        let new = Arc::new(Self::new(plan, shape, device));
+        let mut live = lock();
+        live.retain(|(plan, _)| plan.strong_count() > 0);
+        live.push((Arc::downgrade(plan), Arc::clone(&new)));
+        new
     }
 
     fn new(plan: &GatherPlan, shape: &AttentionShape, device: Device) -> Self {
