@@ -140,6 +140,12 @@ fn mechanisms_match_cpu_kernels() {
             let options = options.restricted_to(pattern);
             move |[query, key, value]: [Tensor<4>; 3]| flash(query, key, value, &options)
         };
+        IS_ATEN_FORCED.set(true);
+        let sparse = options.restricted_to(Pattern::longformer(20, [0, 1]));
+        let [query, key, value] = &tensors;
+        let kernel = crate::flash::selected_kernel(query, key, value, &sparse);
+        assert_eq!(kernel, FlashKernel::Aten);
+        IS_ATEN_FORCED.set(false);
         let bird = zoo_spec::BigBird::default();
         let big_bird = with_pattern(Pattern::big_bird(&bird, seq));
         let longformer = with_pattern(Pattern::longformer(20, [0, 1]));
@@ -176,6 +182,47 @@ fn mechanisms_match_cpu_kernels() {
                 let error = difference.fold(0.0, f32::max);
                 assert!(error < 5e-5, "{name}: error {error}, {options:?}");
             }
+        }
+    }
+}
+
+/// Masked keys and values that are not finite do not change the result.
+#[test]
+fn masked_non_finite_keys_have_no_effect() {
+    let device = Device::libtorch().autodiff();
+    let random = |heads: usize| {
+        let distribution = burn::tensor::Distribution::Normal(0.0, 1.0);
+        Tensor::<4>::random([2, heads, 150, 8], distribution, &device)
+    };
+    let clean = [random(4), random(2), random(2)];
+    let d_context = random(4);
+    let masked = |tensor: &Tensor<4>, value: f32| {
+        let tail = tensor.clone().slice_dim(2, 100..150).zeros_like() + value;
+        Tensor::cat(vec![tensor.clone().slice_dim(2, 0..100), tail], 2)
+    };
+    let [query, key, value] = clean.clone();
+    let non_finite = [query, masked(&key, f32::NAN), masked(&value, f32::INFINITY)];
+    let options = AttentionOptions::default().with_pattern(Pattern::key_lengths([100, 60]));
+    let options = options.restricted_to(Pattern::longformer(7, [3]));
+    let attention = |[query, key, value]: [Tensor<4>; 3]| flash(query, key, value, &options);
+    let hard = |[query, key, value]: [Tensor<4>; 3]| {
+        let selection = crate::mechanisms::hard::HardSelection::Sampled {
+            temperature: 0.5,
+            seed: 1,
+        };
+        crate::mechanisms::hard::hard(query, key, value, selection, &options)
+    };
+    let mechanisms: [&dyn Fn([Tensor<4>; 3]) -> Tensor<4>; 2] = [&attention, &hard];
+    for attention in mechanisms {
+        let actual = context_and_grads(attention, &non_finite, &d_context, true);
+        let expected = context_and_grads(attention, &clean, &d_context, false);
+        for (actual, expected) in actual.iter().zip(&expected) {
+            assert!(
+                actual
+                    .iter()
+                    .zip(expected)
+                    .all(|(a, b)| (a - b).abs() < 5e-5)
+            );
         }
     }
 }

@@ -34,6 +34,11 @@ impl KernelMask {
             Rule::Causal if seq_q == 1 => Some(Self::default()),
             // With more queries than keys, the first rows are fully masked, which is not supported.
             Rule::Causal if seq_q <= seq_k => Some(Self::CAUSAL),
+            // With as many queries as keys, both are aligned.
+            &Rule::Monotonic { window } if seq_q == seq_k => {
+                let (left, right) = (window, window);
+                Self::from_rule(&Rule::Window { left, right }, shape)
+            }
             &Rule::Window { left, right } if seq_q == seq_k => Some(match [left, right] {
                 [left, right] if left.min(right) >= seq_k - 1 => Self::default(),
                 [left, 0] if left >= seq_k - 1 => Self::CAUSAL,
@@ -162,6 +167,9 @@ mod tests {
         assert_eq!(mask(&rule(3, 1), 9, 9), Some(window(3, 1)));
         assert_eq!(mask(&rule(3, 1), 8, 9), None);
         assert_eq!(mask(&rule(8, 8), 9, 9), Some(all.clone()));
+        let monotonic = Rule::Monotonic { window: 2 };
+        assert_eq!(mask(&monotonic, 9, 9), Some(window(2, 2)));
+        assert_eq!(mask(&monotonic, 8, 9), None);
         assert_eq!(mask(&rule(8, 0), 9, 9), Some(KernelMask::CAUSAL));
         assert_eq!(
             mask(&rule(3, 2).and(Rule::Causal), 9, 9),

@@ -104,6 +104,11 @@ impl ChunkPattern {
                     last.queries.end = queries.end;
                     last.chunks += 1;
                 }
+                // The first chunks have fewer keys: together they are one chunk.
+                Some(last) if start < left && keys.start == 0 => {
+                    last.queries.end = queries.end;
+                    last.keys.end = keys.end;
+                }
                 _ => parts.push(Part {
                     queries,
                     chunks: 1,

@@ -7,7 +7,8 @@
 //! bias              [rows, 1, 64, keys]       masks the pairs that are not visible
 //! ```
 //!
-//! A query can be in several rows, with different keys: contexts are merged by their log-sum-exp,
+//! A query can be in several rows, with different keys, such as a global token that attends to all
+//! of them: contexts are merged by their log-sum-exp,
 //! and the backward pass starts from the log-sum-exp of all keys, so that the gradients of the rows
 //! only need to be added. [Indices and masks](plan) are uploaded once for each pattern and cached.
 //!
@@ -52,8 +53,8 @@ pub(super) fn forward(tensors: &[Tensor; 3], settings: &TiledSettings) -> [Tenso
         // The kernel pads the log-sum-exp.
         let part_log_sum_exp = part_log_sum_exp.narrow(2, 0, call.num_queries);
         let part_log_sum_exp = part_log_sum_exp.transpose(1, 2).reshape([-1, heads, 1]);
-        let part = call.without_padding([part_context, part_log_sum_exp]);
-        let queries = call.distinct_queries();
+        let part = call.merge_rows([part_context, part_log_sum_exp]);
+        let queries = call.targets();
         let [part_context, part_log_sum_exp] = if call.is_first {
             part
         } else {

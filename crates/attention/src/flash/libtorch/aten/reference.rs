@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 use zoo_kernels::aten::Mask;
 
-use super::call::{EfficientArgs, swap_heads};
+use super::call::{BackwardInputs, EfficientArgs, swap_heads};
 use super::efficient::MASKED_BIAS;
 use crate::AttentionShape;
 use crate::flash::call::TiledSettings;
@@ -23,9 +23,22 @@ fn scores(query: &Tensor, key: &Tensor, args: &EfficientArgs) -> Tensor {
     scores.masked_fill(&mask, f64::NEG_INFINITY)
 }
 
+/// Multiplies weights by 0 or `1 / (1 - probability)`, depending on the seed and their index.
+fn apply_dropout(weights: Tensor, args: &EfficientArgs) -> Tensor {
+    let Some(dropout) = args.dropout else {
+        return weights;
+    };
+    let options = (Kind::Int64, weights.device());
+    let hash = Tensor::arange(weights.numel() as i64, options) * 7919 + dropout.seed * 104_729;
+    let hash = (hash.remainder(100_003i64) * 31_337).remainder(1009i64);
+    let is_kept = hash.ge(dropout.probability * 1009.0);
+    &weights * is_kept.reshape(weights.size()) / (1.0 - dropout.probability)
+}
+
 pub(super) fn forward([query, key, value]: [&Tensor; 3], args: &EfficientArgs) -> [Tensor; 2] {
     let scores = scores(query, key, args);
-    let context = scores.softmax(-1, None::<Kind>).matmul(&swap_heads(value));
+    let weights = apply_dropout(scores.softmax(-1, None::<Kind>), args);
+    let context = weights.matmul(&swap_heads(value));
     [swap_heads(&context), scores.logsumexp(-1, false)]
 }
 
@@ -40,9 +53,9 @@ pub(super) fn backward(
     let weights = (scores(query, key, args) - log_sum_exp).exp();
     let d_context_by_head = swap_heads(d_context);
     let delta = (context * d_context).sum_dim_intlist(3, true, None::<Kind>);
-    let d_weights =
-        d_context_by_head.matmul(&swap_heads(value).transpose(2, 3)) - swap_heads(&delta);
-    let d_scores = &weights * d_weights;
+    let d_weights = d_context_by_head.matmul(&swap_heads(value).transpose(2, 3));
+    let d_scores = &weights * (apply_dropout(d_weights, args) - swap_heads(&delta));
+    let weights = apply_dropout(weights, args);
     let grads = [
         d_scores.matmul(&swap_heads(key)) * args.scale,
         d_scores.transpose(2, 3).matmul(&swap_heads(query)) * args.scale,
@@ -183,5 +196,41 @@ pub(super) fn assert_dense(
         let difference = (actual.clamp_min(-1e30) - expected.clamp_min(-1e30)).abs();
         let error = difference.max().double_value(&[]);
         assert!(error < 3e-5, "{name}: error {error}, {settings:?}");
+    }
+}
+
+/// Compares the gradients with difference quotients along random directions.
+pub(super) fn assert_differentiable(
+    settings: &TiledSettings,
+    forward: impl Fn(&[Tensor; 3]) -> [Tensor; 2],
+    backward: impl Fn(&[Tensor; 3], &BackwardInputs<'_>) -> [Tensor; 3],
+) {
+    let (tensors, d_context) = random_tensors(&settings.shape);
+    let [context, log_sum_exp] = forward(&tensors);
+    let results = BackwardInputs {
+        context: &context,
+        log_sum_exp: &log_sum_exp,
+        d_context: &d_context,
+    };
+    let grads = backward(&tensors, &results);
+    let loss = |tensors: &[Tensor; 3]| {
+        let [context, _] = forward(tensors);
+        (context * &d_context).sum(Kind::Double).double_value(&[])
+    };
+    for (i, grad) in grads.iter().enumerate() {
+        let direction = grad.randn_like();
+        let step = 1e-2;
+        let moved = |by: f64| {
+            let mut moved = tensors.each_ref().map(Tensor::shallow_clone);
+            moved[i] = &tensors[i] + &direction * by;
+            loss(&moved)
+        };
+        let expected = (moved(step) - moved(-step)) / (2.0 * step);
+        let actual = (grad * &direction).sum(Kind::Double).double_value(&[]);
+        let bound = 2e-2 * grad.norm().double_value(&[]).max(1.0);
+        assert!(
+            (actual - expected).abs() < bound,
+            "{i}: {actual}, {expected}"
+        );
     }
 }

@@ -87,3 +87,21 @@ fn blocks_match_masked_attention() {
     assert_eq!(other(Rule::Block { size: 1 }), None);
     assert_eq!(other(Rule::Strided { stride: 4 }), None);
 }
+
+/// The gradients with dropout, which the kernel reproduces by its seed, along random directions.
+#[test]
+fn dropout_is_reproduced_in_backward() {
+    tch::manual_seed(11);
+    let shape = shape(300, 2);
+    let (left, right) = (10, 3);
+    let pattern = ChunkPattern::window([left, right], &shape).expect("long enough");
+    let settings = TiledSettings {
+        dropout: Some(crate::Dropout::new(0.3, 4)),
+        ..TiledSettings::from_rule(shape, Rule::Window { left, right })
+    };
+    reference::assert_differentiable(
+        &settings,
+        |tensors| forward(tensors, pattern, &settings),
+        |tensors, results| backward(tensors, results, pattern, &settings),
+    );
+}

@@ -139,6 +139,8 @@ pub(super) struct DevicePlan {
 #[derive(Debug)]
 pub(super) struct RowCall {
     pub(super) rows: i64,
+    /// Consecutive rows that have the same queries, and different keys.
+    splits: i64,
     /// Queries of a row, over all heads of a group.
     pub(super) num_queries: i64,
     /// Keys of a row.
@@ -151,8 +153,10 @@ pub(super) struct RowCall {
     keys: TchTensor,
     /// `[rows, keys]`: a bit for each query of a row; `None` if all pairs are visible.
     bits: Option<TchTensor>,
-    /// Which of the queries are not padding, and their indices, if some are.
-    distinct: Option<[TchTensor; 2]>,
+    /// The index of each query of the rows after merging them, without padding.
+    targets: TchTensor,
+    /// Which of the queries are not padding, if some are.
+    slots: Option<TchTensor>,
 }
 
 impl RowCall {
@@ -168,19 +172,34 @@ impl RowCall {
         self.bits.as_ref().map(|bits| &bits.tensor)
     }
 
-    /// The queries without padding.
-    pub(super) fn distinct_queries(&self) -> &Tensor {
-        match &self.distinct {
-            Some([_, queries]) => &queries.tensor,
-            None => &self.queries.tensor,
-        }
+    /// The queries without padding, each once.
+    pub(super) fn targets(&self) -> &Tensor {
+        &self.targets.tensor
     }
 
-    /// The rows `[rows · queries, heads, _]` without padding.
-    pub(super) fn without_padding(&self, tensors: [Tensor; 2]) -> [Tensor; 2] {
-        match &self.distinct {
-            Some([slots, _]) => tensors.map(|tensor| tensor.index_select(0, &slots.tensor)),
-            None => tensors,
+    /// The results of the [targets](Self::targets) from those of the rows, `[rows · queries, heads, _]`.
+    pub(super) fn merge_rows(&self, [context, log_sum_exp]: [Tensor; 2]) -> [Tensor; 2] {
+        let merged = match self.splits {
+            1 => [context, log_sum_exp],
+            splits => {
+                let split = |tensor: Tensor| {
+                    let size = tensor.size();
+                    let slots = splits * self.num_queries;
+                    tensor
+                        .reshape([size[0] / slots, splits, self.num_queries, size[1], size[2]])
+                        .unbind(1)
+                };
+                let log_sum_exps = split(log_sum_exp);
+                let all = Tensor::stack(&log_sum_exps, 0).logsumexp(0, false);
+                let parts = split(context).into_iter().zip(log_sum_exps);
+                let weighted = parts.map(|(context, part)| context * (part - &all).exp());
+                let sum = weighted.reduce(|sum, part| sum + part);
+                [sum.expect("there are several rows"), all].map(|tensor| tensor.flatten(0, 1))
+            }
+        };
+        match &self.slots {
+            Some(slots) => merged.map(|tensor| tensor.index_select(0, &slots.tensor)),
+            None => merged,
         }
     }
 
@@ -255,18 +274,31 @@ impl DevicePlan {
                 let [first, ..] = rows.as_slice() else {
                     continue;
                 };
-                let keys = first.num_keys.next_multiple_of(KEY_STEP);
+                let splits = num_splits(rows.len() * layout.heads as usize, first.num_keys);
+                let keys = first.num_keys.next_multiple_of(splits * KEY_STEP);
                 let widths = shape.d_head + shape.d_value + layout.group as usize * MAX_QUERIES;
                 let elements = keys * layout.heads as usize * widths;
                 let count = (MAX_ELEMENTS / elements).clamp(1, u16::MAX as usize);
                 for rows in rows.chunks(count) {
-                    calls.push(layout.call(rows, keys, pass == 0, device));
+                    calls.push(layout.call(rows, keys, splits, pass == 0, device));
                 }
             }
         }
         Self { layout, calls }
     }
 }
+
+/// The number of rows into which each row is split, so that few rows with many keys occupy a device:
+/// those of global tokens.
+fn num_splits(rows: usize, keys: usize) -> usize {
+    BUSY.div_ceil(rows).min(keys / MIN_SPLIT_KEYS).max(1)
+}
+
+/// Rows that occupy a device.
+const BUSY: usize = 256;
+
+/// Keys of a row that is not split further.
+const MIN_SPLIT_KEYS: usize = 256;
 
 /// Keys of a row are padded to a multiple of this: rows of the bias are aligned.
 const KEY_STEP: usize = 8;
@@ -320,22 +352,37 @@ fn buckets(mut rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
 const MIN_KEYS: usize = 64;
 
 impl Layout {
-    fn call(&self, rows: &[Row<'_>], num_keys: usize, is_first: bool, device: Device) -> RowCall {
+    /// The call of some rows, whose keys are padded to `num_keys`.
+    fn call(
+        &self,
+        rows: &[Row<'_>],
+        num_keys: usize,
+        splits: usize,
+        is_first: bool,
+        device: Device,
+    ) -> RowCall {
         let of_row = |row: &Row<'_>| row.rows.queries(row.row).len();
         let per_head = rows.iter().map(of_row).max().unwrap_or(0);
         let (mut queries, mut keys, mut bits) = (Vec::new(), Vec::new(), Vec::new());
-        let mut slots = Vec::new();
+        let (mut slots, mut targets) = (Vec::new(), Vec::new());
+        let num_queries = self.group as usize * per_head;
         for row in rows {
             let indices = row.rows.queries(row.row);
-            for head in 0..self.group {
-                for slot in 0..per_head {
-                    let is_padding = slot >= indices.len();
-                    if !is_padding {
-                        slots.push(queries.len() as i64);
-                    }
-                    let query = indices.get(if is_padding { 0 } else { slot });
-                    queries.push(self.query(row.instance, head, query));
+            let of_row = (0..self.group).flat_map(|head| (0..per_head).map(move |i| (head, i)));
+            let of_row = of_row.map(|(head, i)| {
+                let i = Some(i).filter(|i| *i < indices.len());
+                let query = self.query(row.instance, head, indices.get(i.unwrap_or(0)));
+                (query, i.is_some())
+            });
+            let first = queries.len() / splits;
+            for (slot, (query, is_distinct)) in of_row.clone().enumerate() {
+                if is_distinct {
+                    slots.push((first + slot) as i64);
+                    targets.push(query);
                 }
+            }
+            for _ in 0..splits {
+                queries.extend(of_row.clone().map(|(query, _)| query));
             }
             let all = u64::MAX >> (MAX_QUERIES - indices.len());
             let first = keys.len();
@@ -351,24 +398,24 @@ impl Layout {
         }
         let all = (u64::MAX >> (MAX_QUERIES - per_head)) as i64;
         let upload = |values: &[i64]| TchTensor::new(Tensor::from_slice(values).to_device(device));
-        let size = [rows.len() as i64, num_keys as i64];
+        let size = [rows.len() * splits, num_keys / splits].map(|size| size as i64);
         let bits = bits.iter().any(|bits| *bits != all).then(|| {
             let bits = Tensor::from_slice(&bits).reshape(size);
             TchTensor::new(bits.to_device(device))
         });
-        let distinct = (slots.len() < queries.len()).then(|| {
-            let targets: Vec<i64> = slots.iter().map(|slot| queries[*slot as usize]).collect();
-            [upload(&slots), upload(&targets)]
-        });
+        let has_padding = slots.len() < rows.len() * num_queries;
+        let [rows, num_keys] = size;
         RowCall {
-            rows: rows.len() as i64,
-            num_queries: self.group * per_head as i64,
-            num_keys: num_keys as i64,
+            rows,
+            splits: splits as i64,
+            num_queries: num_queries as i64,
+            num_keys,
             is_first,
             queries: upload(&queries),
             keys: upload(&keys),
             bits,
-            distinct,
+            targets: upload(&targets),
+            slots: has_padding.then(|| upload(&slots)),
         }
     }
 }

@@ -142,3 +142,35 @@ fn passes_are_merged() {
         });
     }
 }
+
+/// Rows with many keys are split.
+#[test]
+fn long_rows_are_split() {
+    tch::manual_seed(9);
+    for (seq, kv_heads) in [([600, 600], 4), ([100, 800], 2)] {
+        let shape = shape(seq, kv_heads);
+        for pattern in [
+            Pattern::longformer(8, [0, 99]),
+            Pattern::longformer(8, [0, 99]).and(Pattern::key_lengths([seq[1], 300])),
+        ] {
+            check(&TiledSettings::from_rule(shape, pattern.rule()));
+        }
+    }
+}
+
+/// The gradients with dropout, which the kernel reproduces by its seed, along random directions.
+#[test]
+fn dropout_is_reproduced_in_backward() {
+    tch::manual_seed(10);
+    let shape = shape([150, 150], 2);
+    let rule = Pattern::longformer(5, [0, 70]).rule();
+    let settings = TiledSettings {
+        dropout: Some(crate::Dropout::new(0.3, 4)),
+        ..TiledSettings::from_rule(shape, rule)
+    };
+    reference::assert_differentiable(
+        &settings,
+        |tensors| forward(tensors, &settings),
+        |tensors, results| backward(tensors, results, &settings),
+    );
+}
