@@ -110,12 +110,14 @@ impl Layout {
     }
 }
 
-/// A tensor viewed as `[instances, heads, rows, d]` as `[instances · rows, heads, d]`.
+/// A tensor viewed as `[instances, heads, rows, d]` as `[instances · rows, heads, d]`. Contiguous:
+/// each row is read several times.
 fn split(tensor: &Tensor, [instances, heads, rows]: [i64; 3]) -> Tensor {
     tensor
         .reshape([instances, heads, rows, -1])
         .transpose(1, 2)
         .reshape([instances * rows, heads, -1])
+        .contiguous()
 }
 
 /// The inverse of [`split`], as `[batch, heads, seq, d]`.
@@ -216,7 +218,7 @@ impl RowCall {
 
 fn select(tensor: &Tensor, index: &Tensor, [rows, columns]: [i64; 2]) -> Tensor {
     let size = tensor.size();
-    let selected = tensor.index_select(0, index);
+    let selected = tensor.flatten(1, 2).index_select(0, index);
     selected.reshape([rows, columns, size[1], size[2]])
 }
 
