@@ -275,7 +275,8 @@ fn value_gradient(call: &Call<'_>, d_context: &Tensor, best: &Tensor) -> Tensor 
     let first = Tensor::arange(kv_heads, (Kind::Int64, call.device())) * seq_k;
     let index = best.clamp_min(0.0).to_kind(Kind::Int64) + first.reshape([-1, 1, 1, 1]);
     let mut d_value = Tensor::zeros([kv_heads * seq_k, d_value], (Kind::Float, call.device()));
-    let _ = d_value.index_add_(0, &index.reshape([-1]), &d_context);
+    // Unlike `index_add_`, this sorts the indices, and is deterministic.
+    let _ = d_value.index_put_(&[Some(index.reshape([-1]))], &d_context, true);
     d_value
 }
 

@@ -12,8 +12,8 @@
 //! and the backward pass starts from the log-sum-exp of all keys, so that the gradients of the rows
 //! only need to be added. [Indices and masks](plan) are uploaded once for each pattern and cached.
 //!
-//! The gradients of keys are added by `index_add_`, which uses atomics: on CUDA, sums may be rounded
-//! differently from call to call.
+//! The gradients of a key are summed in the order of its rows, and a query is once in a call, so
+//! that results are deterministic.
 
 mod plan;
 
@@ -113,11 +113,10 @@ pub(super) fn backward(
             &args,
             false,
         );
-        let [d_queries, d_keys, d_values] = grads.map(|grad| grad.flatten(0, 1));
-        // The gradients of padding are zero.
-        let _ = d_query.index_add_(0, call.queries(), &d_queries);
-        let _ = d_key.index_add_(0, call.keys(), &d_keys);
-        let _ = d_value.index_add_(0, call.keys(), &d_values);
+        let [d_queries, d_keys, d_values] = grads;
+        let _ = d_query.index_add_(0, call.targets(), &call.sum_queries(&d_queries));
+        d_key += call.sum_keys(&d_keys);
+        d_value += call.sum_keys(&d_values);
     }
     [
         layout.join_queries(&d_query, shape),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use burn::backend::libtorch::TchTensor;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::AttentionShape;
 use crate::flash::call::TiledSettings;
@@ -153,6 +153,10 @@ pub(super) struct RowCall {
     queries: TchTensor,
     /// `[rows · keys]`: the index of each key. Padding repeats the keys of a row.
     keys: TchTensor,
+    /// The slots of all rows in the order of their keys, without padding.
+    order: TchTensor,
+    /// Where the slots of each key start in `order`, and the end of the last.
+    offsets: TchTensor,
     /// `[rows, keys]`: a bit for each query of a row; `None` if all pairs are visible.
     bits: Option<TchTensor>,
     /// The index of each query of the rows after merging them, without padding.
@@ -203,6 +207,31 @@ impl RowCall {
             Some(slots) => merged.map(|tensor| tensor.index_select(0, &slots.tensor)),
             None => merged,
         }
+    }
+
+    /// The gradient of each [target](Self::targets), from those of the rows, `[rows, queries, heads, d]`.
+    pub(super) fn sum_queries(&self, grads: &Tensor) -> Tensor {
+        let size = grads.size();
+        let sum = grads
+            .reshape([-1, self.splits, self.num_queries, size[2], size[3]])
+            .sum_dim_intlist(1, false, None::<Kind>)
+            .flatten(0, 1);
+        match &self.slots {
+            Some(slots) => sum.index_select(0, &slots.tensor),
+            None => sum,
+        }
+    }
+
+    /// The gradient of each key, `[instances · seq_k, heads, d]`, from those of the rows,
+    /// `[rows, keys, heads, d]`. Summed in the order of the rows.
+    pub(super) fn sum_keys(&self, grads: &Tensor) -> Tensor {
+        let size = grads.size();
+        let sorted = grads
+            .reshape([size[0] * size[1], size[2] * size[3]])
+            .index_select(0, &self.order.tensor);
+        let offsets = Some(&self.offsets.tensor);
+        let sums = Tensor::segment_reduce(&sorted, "sum", None, None, offsets, 0, true, 0.0);
+        sums.reshape([-1, size[2], size[3]])
     }
 
     /// The queries of a tensor, as the kernel's `[rows, queries, heads, d]`.
@@ -367,6 +396,7 @@ impl Layout {
         let per_head = rows.iter().map(of_row).max().unwrap_or(0);
         let (mut queries, mut keys, mut bits) = (Vec::new(), Vec::new(), Vec::new());
         let (mut slots, mut targets) = (Vec::new(), Vec::new());
+        let mut real_slots = Vec::new();
         let num_queries = self.group as usize * per_head;
         for row in rows {
             let indices = row.rows.queries(row.row);
@@ -388,6 +418,7 @@ impl Layout {
             }
             let all = u64::MAX >> (MAX_QUERIES - indices.len());
             let first = keys.len();
+            real_slots.extend(first..first + row.num_keys);
             for (tile, visible) in row.rows.tiles(row.row) {
                 keys.extend(tile.iter().map(|key| self.key(row.instance, key)));
                 let visible = (0..tile.len()).map(|i| visible.get(i).copied().unwrap_or(all));
@@ -405,6 +436,16 @@ impl Layout {
             let bits = Tensor::from_slice(&bits).reshape(size);
             TchTensor::new(bits.to_device(device))
         });
+        // Stable: the slots of a key are in the order of the rows.
+        real_slots.sort_by_key(|slot| keys[*slot]);
+        let order: Vec<i64> = real_slots.iter().map(|slot| *slot as i64).collect();
+        let mut offsets = vec![0; (self.key_instances * self.seq[1]) as usize + 1];
+        for slot in &real_slots {
+            offsets[keys[*slot] as usize + 1] += 1;
+        }
+        for key in 1..offsets.len() {
+            offsets[key] += offsets[key - 1];
+        }
         let has_padding = slots.len() < rows.len() * num_queries;
         let [rows, num_keys] = size;
         RowCall {
@@ -415,6 +456,8 @@ impl Layout {
             is_first,
             queries: upload(&queries),
             keys: upload(&keys),
+            order: upload(&order),
+            offsets: upload(&offsets),
             bits,
             targets: upload(&targets),
             slots: has_padding.then(|| upload(&slots)),
