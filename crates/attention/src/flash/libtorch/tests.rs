@@ -92,9 +92,12 @@ pub(super) fn is_aten_forced() -> bool {
     IS_ATEN_FORCED.get()
 }
 
+/// The context of query, key and value.
+type Attention<'a> = dyn Fn([Tensor<4>; 3]) -> Tensor<4> + 'a;
+
 /// The context and the gradients of query, key and value.
 pub(super) fn context_and_grads(
-    attention: &dyn Fn([Tensor<4>; 3]) -> Tensor<4>,
+    attention: &Attention<'_>,
     tensors: &[Tensor<4>; 3],
     d_context: &Tensor<4>,
     is_aten: bool,
@@ -160,7 +163,7 @@ fn mechanisms_match_cpu_kernels() {
         let local = |[query, key, value]: [Tensor<4>; 3]| {
             crate::mechanisms::local_m::local_monotonic(query, key, value, 9, &options)
         };
-        let mechanisms: [(&str, &dyn Fn([Tensor<4>; 3]) -> Tensor<4>); 7] = [
+        let mechanisms: [(&str, &Attention<'_>); 7] = [
             ("big bird", &big_bird),
             ("longformer", &longformer),
             ("window", &window),
@@ -173,7 +176,7 @@ fn mechanisms_match_cpu_kernels() {
         let lsh = |[query, key, value]: [Tensor<4>; 3]| {
             crate::mechanisms::lsh(query, Tensor::cat(vec![key, value], 1), &hashing, &options)
         };
-        let lsh: (&str, &dyn Fn([Tensor<4>; 3]) -> Tensor<4>) = ("lsh", &lsh);
+        let lsh: (&str, &Attention<'_>) = ("lsh", &lsh);
         let lsh = options.alibi.is_none().then_some(lsh);
         for (name, attention) in mechanisms.into_iter().chain(lsh) {
             let run = |is_aten| context_and_grads(attention, &tensors, &d_context, is_aten);
@@ -212,7 +215,7 @@ fn masked_non_finite_keys_have_no_effect() {
         };
         crate::mechanisms::hard::hard(query, key, value, selection, &options)
     };
-    let mechanisms: [&dyn Fn([Tensor<4>; 3]) -> Tensor<4>; 2] = [&attention, &hard];
+    let mechanisms: [&Attention<'_>; 2] = [&attention, &hard];
     for attention in mechanisms {
         let actual = context_and_grads(attention, &non_finite, &d_context, true);
         let expected = context_and_grads(attention, &clean, &d_context, false);
