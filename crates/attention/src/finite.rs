@@ -6,6 +6,8 @@
 
 use burn::tensor::{DType, Tensor};
 
+use crate::precision::widen;
+
 /// Rows `[batch, heads, seq, width]`, split into finite values and a flag.
 pub(crate) struct FiniteRows {
     /// The rows with zeros for non-finite elements, which have no gradient.
@@ -33,6 +35,17 @@ impl FiniteRows {
             finite: rows.mask_fill(non_finite, 0.0),
         }
     }
+}
+
+/// The largest absolute value, or NaN if an element is. The host waits for it.
+pub(crate) fn max_abs(tensor: &Tensor<4>) -> f64 {
+    let max = widen(tensor.clone().detach()).abs().max();
+    max.into_data().iter::<f64>().next().unwrap_or(0.0)
+}
+
+/// Whether all elements are finite. The host waits for it.
+pub(crate) fn is_finite(tensor: &Tensor<4>) -> bool {
+    max_abs(tensor).is_finite()
 }
 
 /// NaN where `non_finite` is positive and zero elsewhere, to be added to a result.

@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 
 use burn::tensor::{DType, Device, Tensor, TensorData, s};
+use zoo_attention::MechanismConfig;
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
 use zoo_attention::scan::RandomFeatures;
-use zoo_attention::{Mechanism, MechanismConfig, flash};
 use zoo_oracle::{
     Difference, Formula, Mask, Mismatch, Parameter, Precision, Problem, Solution, Tolerance,
     expected_kv_heads, solve, solve_for,
@@ -98,16 +98,17 @@ pub fn reference_problem(
     let mut reference =
         reference.unwrap_or_else(|| panic!("{mechanism:?} does not accept {}", problem.name));
     // LibTorch's kernels have their own random generator.
-    let is_aten = *mechanism == Mechanism::Flash.into() && tensors.kernel() == FlashKernel::Aten;
+    let is_softmax = matches!(reference.formula, Formula::Softmax);
+    let is_aten = is_softmax && tensors.kernel() == FlashKernel::Aten;
     if reference.dropout.is_some() && is_aten {
-        reference.dropout_mask = Some(dropout_mask(tensors));
+        reference.dropout_mask = Some(dropout_mask(mechanism, tensors));
     }
     reference
 }
 
-/// The weights that flash attention drops, `[batch, heads, seq_q, seq_k]`. With one-hot values, the
-/// context is the weights.
-pub fn dropout_mask(tensors: &Tensors) -> Vec<bool> {
+/// The weights that a mechanism with a softmax drops or masks, `[batch, heads, seq_q, seq_k]`. With
+/// one-hot values, the context is the weights.
+pub fn dropout_mask(mechanism: &MechanismConfig, tensors: &Tensors) -> Vec<bool> {
     let [batch, kv_heads, seq_k, _] = tensors.key.dims();
     let (device, dtype) = (tensors.key.device(), tensors.key.dtype());
     // Kernels read vectors of up to 8 elements.
@@ -117,8 +118,11 @@ pub fn dropout_mask(tensors: &Tensors) -> Vec<bool> {
         .slice_dim(0, 0..seq_k)
         .reshape([1, 1, seq_k, width])
         .expand([batch, kv_heads, seq_k, width]);
-    let (query, key) = (tensors.query.clone(), tensors.key.clone());
-    let weights = flash(query, key, one_hot, &tensors.options);
+    let one_hot = Tensors {
+        value: one_hot,
+        ..tensors.clone()
+    };
+    let weights = one_hot.attend(mechanism);
     let weights = weights.slice([s![..], s![..], s![..], s![..seq_k]]);
     to_vec(weights)
         .into_iter()

@@ -33,7 +33,7 @@ pub(crate) fn tiles(length: usize, size: usize) -> impl Iterator<Item = Range<us
 pub(crate) struct TiledSettings {
     pub(crate) shape: AttentionShape,
     pub(crate) rule: Arc<Rule>,
-    /// Gathered tiles, which replace the rule. Only for tensors in host memory.
+    /// The visible pairs of the rule as gathered tiles, for the kernels of the CPU and LibTorch.
     #[cfg_attr(
         not(any(feature = "flex", feature = "ndarray", feature = "tch")),
         allow(dead_code)

@@ -150,19 +150,34 @@ pub(crate) fn flash_with_program(
     run(op, tensors, options, extension)
 }
 
-/// Attention over gathered tiles, for tensors in host memory. The plan replaces the rule of the
-/// pattern; the tensor masks of the pattern are applied, too.
+/// Attention over gathered tiles. The plan has the visible pairs of the pattern and of the rule; the
+/// tensor masks of the pattern are applied, too.
 pub(crate) fn flash_gathered(
     op: &str,
     tensors: [Tensor<4>; 3],
     options: &AttentionOptions,
+    rule: Rule,
     plan: Arc<GatherPlan>,
 ) -> Tensor<4> {
     let extension = Extension {
+        rule,
         gather: Some(plan),
         ..Extension::default()
     };
     run(op, tensors, options, extension).context
+}
+
+/// Whether the kernel of a call takes gathered tiles: those of the CPU do, and LibTorch's on CUDA.
+pub(crate) fn supports_gather(tensors: [&Tensor<4>; 3], options: &AttentionOptions) -> bool {
+    if options.pattern.depends_on_head() {
+        return false;
+    }
+    let extension = Extension {
+        gather: Some(Arc::default()),
+        ..Extension::default()
+    };
+    zoo_kernels::is_on_host(tensors[0])
+        || kernel_of(tensors, options, &extension) == FlashKernel::Aten
 }
 
 /// Arguments of a call besides the public options.
@@ -170,7 +185,7 @@ pub(crate) fn flash_gathered(
 struct Extension {
     /// Restricts the pattern.
     rule: Rule,
-    /// Replaces the rule of the pattern.
+    /// The visible pairs of pattern and rule.
     gather: Option<Arc<GatherPlan>>,
     program: Program,
     parameter: Option<Tensor<4>>,
@@ -417,13 +432,9 @@ fn prepare(
     let device = tensors[0].device();
     options.check_device(op, &device);
     let (rule, mask) = options.pattern.split(op, &shape, &device);
-    let rule = match extension.gather {
-        Some(_) => Rule::Full,
-        None => rule.and(extension.rule.clone()),
-    };
     let settings = TiledSettings {
         shape,
-        rule: Arc::new(rule),
+        rule: Arc::new(rule.and(extension.rule.clone())),
         gather: extension.gather.clone(),
         scale: options.scale.unwrap_or(shape.default_scale()),
         softcap: options.softcap,

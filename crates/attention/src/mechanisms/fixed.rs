@@ -15,11 +15,11 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use zoo_spec::Fixed;
 
-use super::strided::{
-    causal_if_separable, consecutive_queries, key_range, rounded_sqrt, supports_gather,
-};
+use super::strided::{causal_if_separable, consecutive_queries, key_range, rounded_sqrt};
 use super::{Attention, Call, Inputs};
-use crate::flash::{flash, flash_gathered, flash_with_log_sum_exp, flash_with_rule, merge};
+use crate::flash::{
+    flash, flash_gathered, flash_with_log_sum_exp, flash_with_rule, merge, supports_gather,
+};
 use crate::memo::Memo;
 use crate::pattern::BlockCausal;
 use crate::pattern::gather::{GatherPlan, Pass};
@@ -65,9 +65,11 @@ pub fn fixed(
     assert!(block > 0, "{op}: a block size must be at least 1, got 0");
     let summary = summary.min(block);
     let is_sparse = block < shape.seq_k && summary > 0;
-    if is_sparse && supports_gather(&query, options) {
+    if is_sparse && supports_gather([&query, &key, &value], options) {
         let plan = gather_plan(op, [block, summary], &options.pattern, &shape);
-        return flash_gathered(op, [query, key, value], options, plan);
+        let tensors = [query, key, value];
+        let rule = Pattern::fixed(block, summary).rule();
+        return flash_gathered(op, tensors, options, rule, plan);
     }
     let is_causal = causal_if_separable(options, &shape);
     let Some(is_causal) = is_causal.filter(|_| is_sparse) else {

@@ -26,6 +26,7 @@ use super::{Attention, Call, Inputs, Mode, Params};
 pub use crate::analysis::weights::HardSelection;
 use crate::analysis::weights::WeightFunction;
 use crate::counter::{mix, random_bits, row_key};
+use crate::finite::is_finite;
 use crate::flash::{FlashKernel, Program, flash_with_program, kernel_of_program};
 use crate::mechanisms::standard::{
     attend_with_weights, isolated_scores, may_mask, softmax, tensor_from_rows,
@@ -72,7 +73,8 @@ fn sampled(hard: &Hard, seed: u64) -> HardSelection {
 ///
 /// A fully masked query gets zeros. Half-precision tensors are computed in `f32` and rounded once,
 /// at the end. The kernels of the CPU and of CubeCL need memory that is linear in the sequence
-/// length; without them it materialises its weights.
+/// length; LibTorch's operations on CUDA compute as many queries at a time as fit into a fixed amount
+/// of it; without either, it materialises its weights.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the temperature is
 /// not between 1e-6 and 1e6.
@@ -84,7 +86,12 @@ pub fn hard(
     options: &AttentionOptions,
 ) -> Tensor<4> {
     check(&query, &key, &value, selection, options);
-    if tiled_kernel([&query, &key, &value], selection, options).is_some() {
+    let kernel = tiled_kernel([&query, &key, &value], selection, options);
+    // LibTorch's operations would multiply non-finite elements of masked keys.
+    let is_supported = kernel != Some(FlashKernel::Aten)
+        || options.assume_finite
+        || [&query, &key, &value].into_iter().all(is_finite);
+    if kernel.is_some() && is_supported {
         let [query, key] = match selection {
             // Only the values have a gradient.
             HardSelection::Best => [query, key].map(Tensor::detach),
@@ -107,9 +114,9 @@ fn tiled_kernel(
         FlashKernel::CpuAvx512
         | FlashKernel::CpuAvx2
         | FlashKernel::CpuPortable
-        | FlashKernel::Cube => Some(kernel),
-        FlashKernel::Aten
-        | FlashKernel::CubeCmma
+        | FlashKernel::Cube
+        | FlashKernel::Aten => Some(kernel),
+        FlashKernel::CubeCmma
         | FlashKernel::CubeMma
         | FlashKernel::TileLoops
         | FlashKernel::Composite => None,

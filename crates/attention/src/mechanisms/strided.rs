@@ -15,11 +15,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
-use zoo_kernels::is_on_host;
 use zoo_spec::Strided;
 
 use super::{Attention, Call, Inputs};
-use crate::flash::{FlashOutput, flash, flash_gathered, flash_with_log_sum_exp, merge};
+use crate::flash::{
+    FlashOutput, flash, flash_gathered, flash_with_log_sum_exp, merge, supports_gather,
+};
 use crate::memo::Memo;
 use crate::pattern::gather::{GatherPlan, Group, MAX_QUERIES, Pass};
 use crate::pattern::rule::{Rule, query_position};
@@ -64,9 +65,10 @@ pub fn strided(
 ) -> Tensor<4> {
     let shape = options.check_call(OP, [&query, &key, &value]);
     let strided = strided_pattern(stride);
-    if stride < shape.seq_k && supports_gather(&query, options) {
+    if stride < shape.seq_k && supports_gather([&query, &key, &value], options) {
         let plan = gather_plan(stride, &options.pattern, &shape);
-        return flash_gathered(OP, [query, key, value], options, plan);
+        let tensors = [query, key, value];
+        return flash_gathered(OP, tensors, options, strided.rule(), plan);
     }
     let is_causal = causal_if_separable(options, &shape);
     let Some(is_causal) = is_causal.filter(|_| stride < shape.seq_k) else {
@@ -116,11 +118,6 @@ pub(super) fn causal_if_separable(
         Pattern::Causal => Some(true),
         _ => None,
     }
-}
-
-/// Whether a call can use gathered tiles: on the CPU, with the same pattern for all heads.
-pub(super) fn supports_gather(query: &Tensor<4>, options: &AttentionOptions) -> bool {
-    is_on_host(query) && !options.pattern.depends_on_head()
 }
 
 /// The keys of the window in the first pass, and every `stride`-th key in the second.

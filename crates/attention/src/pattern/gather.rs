@@ -4,8 +4,12 @@
 //! contain almost only visible pairs.
 
 use std::ops::Range;
+#[cfg(feature = "tch")]
+use std::sync::Arc;
 
 use super::rule::{Rule, query_position};
+#[cfg(feature = "tch")]
+use super::{Examples, cached_plan};
 use crate::AttentionShape;
 
 /// The most queries in a row of gathered tiles: a bit of a `u64` for each.
@@ -18,7 +22,7 @@ pub(crate) const MAX_KEYS: usize = 96;
 /// The rows form passes. The first pass contains every query, and no pass contains a query twice. No
 /// pair of query and key is in two tiles, so that the softmax over all passes is that over the
 /// visible keys.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GatherPlan {
     seq: [usize; 2],
     /// One entry for all heads, for each example, or for each example and head.
@@ -26,27 +30,27 @@ pub(crate) struct GatherPlan {
 }
 
 /// The rows of one head.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GatheredRows {
     rows: Vec<GatheredRow>,
     /// The end of each pass.
     ends: Vec<usize>,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GatheredRow {
     queries: IndexList,
     tiles: Vec<GatheredTile>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GatheredTile {
     keys: IndexList,
     /// For each key, a bit for each query that attends to it; empty if all do.
     visible: Vec<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct IndexList {
     indices: Vec<u32>,
     is_contiguous: bool,
@@ -108,6 +112,41 @@ impl GatherPlan {
             rows
         };
         Self::new(shape, (0..examples).map(rows).collect())
+    }
+
+    /// The pairs that a rule does not mask, in rows of consecutive queries.
+    #[cfg(feature = "tch")]
+    pub(crate) fn from_rule(shape: &AttentionShape, rule: &Arc<Rule>) -> Self {
+        let plan = cached_plan(rule, shape, [MAX_QUERIES, MAX_QUERIES], Examples::Each);
+        let rows = |example: usize| {
+            let mut builder = RowBuilder::default();
+            for row in 0..plan.rows() {
+                let queries = plan.queries(row);
+                let all = u64::MAX >> (MAX_QUERIES - queries.len());
+                let indices: Vec<u32> = (queries.start as u32..queries.end as u32).collect();
+                builder.add_queries(&indices);
+                for (keys, is_full) in plan.tiles(example, row) {
+                    for key in keys {
+                        let visible = match is_full {
+                            true => all,
+                            false => rule.visible_queries(shape, example, queries.clone(), key),
+                        };
+                        builder.add_key(key as u32, visible & all);
+                    }
+                }
+            }
+            let mut rows = GatheredRows::default();
+            rows.add_pass(builder.finish());
+            rows
+        };
+        let examples = rule.num_distinct_examples(shape);
+        Self::new(shape, (0..examples).map(rows).collect())
+    }
+
+    /// The rows of all heads, of each example, or of each example and head.
+    #[cfg(feature = "tch")]
+    pub(crate) fn heads(&self) -> &[GatheredRows] {
+        &self.heads
     }
 
     /// Numbers of queries and keys.

@@ -90,7 +90,7 @@ const TESTS: &[(&str, Test)] = &[
         let mut tensors = Tensors::from_problem(&problem, device);
         let mut mask = |seed: u64| {
             tensors.options.dropout = Some(Dropout::new(0.3, seed));
-            dropout_mask(&tensors)
+            dropout_mask(&Mechanism::Flash.into(), &tensors)
         };
         let (first, again, other) = (mask(7), mask(7), mask(8));
         let count = first.len() as f64;

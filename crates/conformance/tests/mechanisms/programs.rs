@@ -60,7 +60,7 @@ const TESTS: &[(&str, Test)] = &[("use-the-kernels-of-the-backend", |device| {
     let (query, key, value) = (&tensors.query, &tensors.key, &tensors.value);
     let options = AttentionOptions::new();
     let flash_kernel = default_kernel(device);
-    // CPU kernels support all programs; those of LibTorch for CUDA none.
+    // CPU kernels support all programs; LibTorch on CUDA only hard attention, without options.
     let is_cpu = flash_kernel.is_cpu();
     let has_programs = is_cpu || flash_kernel == FlashKernel::Cube;
     let or_tile_loops = |has_kernel: bool| match has_kernel {
@@ -85,7 +85,9 @@ const TESTS: &[(&str, Test)] = &[("use-the-kernels-of-the-backend", |device| {
         assert_eq!(sigmoid_kernel(query, key, value, options), expected);
         assert_eq!(additive(options), Some(expected));
         // Hard attention materialises its weights where it has no kernel.
-        assert_eq!(hard(options), has_programs.then_some(expected));
+        let is_plain = options.bias.is_none();
+        let has_hard = has_programs || is_plain && flash_kernel == FlashKernel::Aten;
+        assert_eq!(hard(options), has_hard.then_some(flash_kernel));
     }
     let relative = AttentionOptions::new().with_relative_bias(Tensor::zeros([2, 109], device));
     assert_eq!(

@@ -31,10 +31,16 @@ use self::forward::Start;
 use self::kernel::{KEYS, QUERIES};
 use super::call::{Program, TiledSettings, tiles};
 use crate::cpu::scratch::Scratch;
-use crate::pattern::{Examples, TilePlan};
+use crate::pattern::rule::Rule;
+use crate::pattern::{Examples, TilePlan, cached_plan};
 
 pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
-    settings.plan([QUERIES, KEYS], Examples::Each)
+    let tile = [QUERIES, KEYS];
+    match settings.gather {
+        // It is not used.
+        Some(_) => cached_plan(&Arc::new(Rule::Full), &settings.shape, tile, Examples::Each),
+        None => settings.plan(tile, Examples::Each),
+    }
 }
 
 /// Context `[batch, heads, seq_q, d_value]` and, for each row, the maximum of its scores in

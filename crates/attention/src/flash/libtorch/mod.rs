@@ -6,16 +6,20 @@
 //! opposite meaning.
 
 mod aten;
+mod hard;
 
 use burn::backend::libtorch::TchTensor;
 use burn::backend::{LibTorch, TensorMetadata};
 use burn::tensor::DType;
 use zoo_kernels::cpu::InstructionSet;
 
-use super::call::{InputGrads, Inputs, Optional, OutputGrads, Outputs, Saved, TiledSettings};
+use super::call::{
+    InputGrads, Inputs, Optional, OutputGrads, Outputs, Program, Saved, TiledSettings,
+};
 use super::host;
 use super::ops::{TiledBackward, TiledForward};
 use super::{FlashKernel, portable};
+use crate::analysis::weights::HardSelection;
 use crate::pattern::rule::Rule;
 
 pub(super) fn kernel_for(
@@ -30,14 +34,16 @@ pub(super) fn kernel_for(
         _ => tch::Kind::Float,
     };
     let device = query.tensor.device();
+    let is_cuda = matches!(device, tch::Device::Cuda(_));
+    #[cfg(test)]
+    let is_cuda = is_cuda || tests::is_aten_forced();
+    let is_supported = || {
+        hard::selection(kind, has_mask_or_bias, settings).is_some()
+            || aten::select_kernel(device, kind, has_mask_or_bias, settings).is_some()
+    };
     match device {
-        tch::Device::Cpu => InstructionSet::detect().into(),
-        tch::Device::Cuda(_)
-            if !settings.is_portable
-                && aten::select_kernel(device, kind, has_mask_or_bias, settings).is_some() =>
-        {
-            FlashKernel::Aten
-        }
+        _ if is_cuda && !settings.is_portable && is_supported() => FlashKernel::Aten,
+        tch::Device::Cpu if !is_cuda => InstructionSet::detect().into(),
         _ => FlashKernel::TileLoops,
     }
 }
@@ -48,8 +54,20 @@ fn kernel_for_inputs(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Fla
     kernel_for(query, query.dtype(), has_mask_or_bias, settings)
 }
 
+/// How a call on CUDA selects its keys, if it is hard attention.
+fn hard_selection(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option<HardSelection> {
+    let selection = match settings.program {
+        Program::Hard(selection) => selection,
+        _ => return None,
+    };
+    (kernel_for_inputs(inputs, settings) == FlashKernel::Aten).then_some(selection)
+}
+
 impl TiledForward for LibTorch {
     fn tiled_forward(inputs: Inputs<Self>, settings: TiledSettings) -> Outputs<Self> {
+        if let Some(selection) = hard_selection(&inputs, &settings) {
+            return hard::forward(&inputs, selection, &settings);
+        }
         match kernel_for_inputs(&inputs, &settings) {
             FlashKernel::Aten if settings.dropout.is_some() => {
                 forward_with_dropout(inputs, &settings)
@@ -76,6 +94,9 @@ impl TiledBackward for LibTorch {
         output_grads: OutputGrads<Self>,
         settings: &TiledSettings,
     ) -> InputGrads<Self> {
+        if let Some(selection) = hard_selection(&saved.inputs, settings) {
+            return hard::backward(&saved, &output_grads, selection, settings);
+        }
         match kernel_for_inputs(&saved.inputs, settings) {
             FlashKernel::Aten if settings.dropout.is_some() => {
                 backward_with_dropout(saved, output_grads, settings)

@@ -4,10 +4,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::backend::libtorch::TchTensor;
+use burn::tensor::{Device, Tensor};
 
 use super::*;
-use crate::AttentionShape;
 use crate::flash::call::DenseMask;
+use crate::{AttentionOptions, AttentionShape, Pattern, flash};
 
 const DIMS: [i64; 4] = [1, 2, 5, 8];
 
@@ -79,4 +80,152 @@ fn backward_rejects_invalid_tensors() {
          got [[1, 2, 5, 8], [1, 2, 5, 8], [1, 2, 4, 8]]",
         &|saved, _| saved.inputs.value = shorter(),
     );
+}
+
+thread_local! {
+    static IS_ATEN_FORCED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether tensors on the CPU are computed as on CUDA, with a reference implementation of the
+/// kernels.
+pub(super) fn is_aten_forced() -> bool {
+    IS_ATEN_FORCED.get()
+}
+
+/// The context of query, key and value.
+type Attention<'a> = dyn Fn([Tensor<4>; 3]) -> Tensor<4> + 'a;
+
+/// The context and the gradients of query, key and value.
+pub(super) fn context_and_grads(
+    attention: &Attention<'_>,
+    tensors: &[Tensor<4>; 3],
+    d_context: &Tensor<4>,
+    is_aten: bool,
+) -> Vec<Vec<f32>> {
+    IS_ATEN_FORCED.set(is_aten);
+    let inputs = tensors.clone().map(|tensor| tensor.require_grad());
+    let context = attention(inputs.clone());
+    let grads = (context.clone() * d_context.clone()).sum().backward();
+    IS_ATEN_FORCED.set(false);
+    let grads = inputs.map(|input| match input.grad(&grads) {
+        Some(grad) => grad,
+        None => panic!("no gradient"),
+    });
+    let values = |tensor: Tensor<4>| tensor.into_data().iter().collect();
+    [vec![context.detach()], grads.to_vec()]
+        .concat()
+        .into_iter()
+        .map(values)
+        .collect()
+}
+
+/// Mechanisms as on CUDA, compared with the CPU kernels.
+#[test]
+fn mechanisms_match_cpu_kernels() {
+    let device = Device::libtorch().autodiff();
+    let (seq, heads, kv_heads) = (300, 4, 2);
+    let random = |heads: usize| {
+        let distribution = burn::tensor::Distribution::Normal(0.0, 1.0);
+        Tensor::<4>::random([2, heads, seq, 8], distribution, &device)
+    };
+    let tensors = [random(heads), random(kv_heads), random(kv_heads)];
+    let d_context = random(heads);
+    let plain = AttentionOptions::default();
+    let causal = plain.clone().with_pattern(Pattern::Causal);
+    let lengths = Pattern::Causal.and(Pattern::key_lengths([seq, 123]));
+    let lengths = plain.clone().with_pattern(lengths);
+    let alibi = AttentionOptions {
+        alibi: Some(vec![0.5, 0.25, 0.125, 0.0625]),
+        ..causal.clone()
+    };
+    for options in [plain, causal, lengths, alibi] {
+        let with_pattern = |pattern: Pattern| {
+            let options = options.restricted_to(pattern);
+            move |[query, key, value]: [Tensor<4>; 3]| flash(query, key, value, &options)
+        };
+        IS_ATEN_FORCED.set(true);
+        let sparse = options.restricted_to(Pattern::longformer(20, [0, 1]));
+        let [query, key, value] = &tensors;
+        let kernel = crate::flash::selected_kernel(query, key, value, &sparse);
+        assert_eq!(kernel, FlashKernel::Aten);
+        IS_ATEN_FORCED.set(false);
+        let bird = zoo_spec::BigBird::default();
+        let big_bird = with_pattern(Pattern::big_bird(&bird, seq));
+        let longformer = with_pattern(Pattern::longformer(20, [0, 1]));
+        let window = with_pattern(Pattern::window(10));
+        let block = with_pattern(Pattern::Block { size: 64 });
+        let strided = |[query, key, value]: [Tensor<4>; 3]| {
+            crate::mechanisms::strided(query, key, value, 17, &options)
+        };
+        let fixed = |[query, key, value]: [Tensor<4>; 3]| {
+            crate::mechanisms::fixed(query, key, value, 17, 2, &options)
+        };
+        let local = |[query, key, value]: [Tensor<4>; 3]| {
+            crate::mechanisms::local_m::local_monotonic(query, key, value, 9, &options)
+        };
+        let mechanisms: [(&str, &Attention<'_>); 7] = [
+            ("big bird", &big_bird),
+            ("longformer", &longformer),
+            ("window", &window),
+            ("block", &block),
+            ("strided", &strided),
+            ("fixed", &fixed),
+            ("local-m", &local),
+        ];
+        let hashing = zoo_spec::Lsh::new(16, 3, 5);
+        let lsh = |[query, key, value]: [Tensor<4>; 3]| {
+            crate::mechanisms::lsh(query, Tensor::cat(vec![key, value], 1), &hashing, &options)
+        };
+        let lsh: (&str, &Attention<'_>) = ("lsh", &lsh);
+        let lsh = options.alibi.is_none().then_some(lsh);
+        for (name, attention) in mechanisms.into_iter().chain(lsh) {
+            let run = |is_aten| context_and_grads(attention, &tensors, &d_context, is_aten);
+            for (actual, expected) in run(true).iter().zip(run(false)) {
+                let difference = actual.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+                let error = difference.fold(0.0, f32::max);
+                assert!(error < 5e-5, "{name}: error {error}, {options:?}");
+            }
+        }
+    }
+}
+
+/// Masked keys and values that are not finite do not change the result.
+#[test]
+fn masked_non_finite_keys_have_no_effect() {
+    let device = Device::libtorch().autodiff();
+    let random = |heads: usize| {
+        let distribution = burn::tensor::Distribution::Normal(0.0, 1.0);
+        Tensor::<4>::random([2, heads, 150, 8], distribution, &device)
+    };
+    let clean = [random(4), random(2), random(2)];
+    let d_context = random(4);
+    let masked = |tensor: &Tensor<4>, value: f32| {
+        let tail = tensor.clone().slice_dim(2, 100..150).zeros_like() + value;
+        Tensor::cat(vec![tensor.clone().slice_dim(2, 0..100), tail], 2)
+    };
+    let [query, key, value] = clean.clone();
+    let non_finite = [query, masked(&key, f32::NAN), masked(&value, f32::INFINITY)];
+    let options = AttentionOptions::default().with_pattern(Pattern::key_lengths([100, 60]));
+    let options = options.restricted_to(Pattern::longformer(7, [3]));
+    let attention = |[query, key, value]: [Tensor<4>; 3]| flash(query, key, value, &options);
+    let hard = |[query, key, value]: [Tensor<4>; 3]| {
+        let selection = crate::mechanisms::hard::HardSelection::Sampled {
+            temperature: 0.5,
+            seed: 1,
+        };
+        crate::mechanisms::hard::hard(query, key, value, selection, &options)
+    };
+    let mechanisms: [&Attention<'_>; 2] = [&attention, &hard];
+    for attention in mechanisms {
+        let actual = context_and_grads(attention, &non_finite, &d_context, true);
+        let expected = context_and_grads(attention, &clean, &d_context, false);
+        for (actual, expected) in actual.iter().zip(&expected) {
+            assert!(
+                actual
+                    .iter()
+                    .zip(expected)
+                    .all(|(a, b)| (a - b).abs() < 5e-5)
+            );
+        }
+    }
 }

@@ -40,8 +40,12 @@ use super::{Attention, Call, Inputs, Mode, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::counter::mix;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-use crate::flash::flash_gathered;
+use crate::finite::{is_finite, max_abs};
 use crate::flash::{FlashOutput, flash_with_log_sum_exp, merge};
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use crate::flash::{flash_gathered, supports_gather};
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use crate::pattern::rule::Rule;
 use crate::precision::{check, narrow, widen};
 use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
@@ -111,13 +115,13 @@ pub fn lsh(
 
     let visibility = Visibility::from_pattern(op, &options.pattern, &shape, &query.device());
     #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-    if zoo_kernels::is_on_host(&query) {
+    if let Some(options) = gather_options(&query, &value, options, &shape) {
         let plan = gathered::gather_plan(hashing, &query, &visibility);
         let stored = query.dtype();
         let [query, value] = [query, value].map(widen);
         let key = normalize_rows(query.clone());
-        let options = options.clone().with_pattern(Pattern::Full);
-        let context = flash_gathered(op, [query, key, value], &options, plan.into());
+        let tensors = [query, key, value];
+        let context = flash_gathered(op, tensors, &options, Rule::Full, plan.into());
         return narrow(context, stored);
     }
     let ChunkLayout { chunks, rounds } = ChunkLayout::new(hashing, &query, &visibility);
@@ -139,6 +143,38 @@ pub fn lsh(
     };
     narrow(context, stored)
 }
+
+/// The options for gathered tiles, if there are kernels for these.
+///
+/// LibTorch's on CUDA need finite values and scores of ordinary size. Since this cannot be found out
+/// later, when only the tiles are known, it is checked here; the host waits for the check.
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+fn gather_options(
+    query: &Tensor<4>,
+    value: &Tensor<4>,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Option<AttentionOptions> {
+    let options = options.clone().with_pattern(Pattern::Full);
+    if zoo_kernels::is_on_host(query) {
+        return Some(options);
+    }
+    if !supports_gather([query, query, value], &options) {
+        return None;
+    }
+    // Keys have a norm of 1.
+    let scale = options.scale.unwrap_or(shape.default_scale()).abs();
+    let max_score = || scale * (shape.d_head as f64).sqrt() * max_abs(query);
+    let is_ordinary = options.assume_finite || max_score() <= MAX_SCORE && is_finite(value);
+    is_ordinary.then_some(AttentionOptions {
+        assume_finite: true,
+        ..options
+    })
+}
+
+/// Scores up to this have enough precision in a log-sum-exp.
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+const MAX_SCORE: f64 = 1000.0;
 
 /// Panics if an option depends on positions, which are permuted here.
 fn reject_position_options(op: &str, options: &AttentionOptions) {

@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use zoo_kernels::aten::{Dropout, Mask};
 
 use crate::AttentionShape;
-use crate::flash::call::Inputs;
+use crate::flash::call::{Inputs, TiledSettings};
 use crate::pattern::rule::Rule;
 
 /// Visibility, as far as the kernels support it.
@@ -34,6 +34,11 @@ impl KernelMask {
             Rule::Causal if seq_q == 1 => Some(Self::default()),
             // With more queries than keys, the first rows are fully masked, which is not supported.
             Rule::Causal if seq_q <= seq_k => Some(Self::CAUSAL),
+            // With as many queries as keys, both are aligned.
+            &Rule::Monotonic { window } if seq_q == seq_k => {
+                let (left, right) = (window, window);
+                Self::from_rule(&Rule::Window { left, right }, shape)
+            }
             &Rule::Window { left, right } if seq_q == seq_k => Some(match [left, right] {
                 [left, right] if left.min(right) >= seq_k - 1 => Self::default(),
                 [left, 0] if left >= seq_k - 1 => Self::CAUSAL,
@@ -42,6 +47,8 @@ impl KernelMask {
                     ..Self::default()
                 },
             }),
+            // A single block.
+            Rule::Block { size } if seq_q == seq_k && *size >= seq_k => Some(Self::default()),
             // Nor is an example without keys.
             Rule::KeyLengths(lengths) if !lengths.contains(&0) => Some(Self {
                 key_lengths: lengths
@@ -83,6 +90,18 @@ pub(super) struct EfficientArgs {
     pub(super) may_mask_rows: bool,
     pub(super) scale: f64,
     pub(super) dropout: Option<Dropout>,
+}
+
+/// The dropout of a call of the memory-efficient kernel, and of its backward pass. The calls of one
+/// attention have different indices, and so drop different weights.
+pub(super) fn kernel_dropout(settings: &TiledSettings, index: usize) -> Option<Dropout> {
+    let dropout = settings.dropout?;
+    let seed = dropout.kernel_seed().wrapping_add(index as u64);
+    Some(Dropout {
+        probability: dropout.probability,
+        // Without the sign bit: the seed must be positive.
+        seed: (seed & i64::MAX as u64) as i64,
+    })
 }
 
 /// Results of the forward pass, and the output gradient.
@@ -148,6 +167,9 @@ mod tests {
         assert_eq!(mask(&rule(3, 1), 9, 9), Some(window(3, 1)));
         assert_eq!(mask(&rule(3, 1), 8, 9), None);
         assert_eq!(mask(&rule(8, 8), 9, 9), Some(all.clone()));
+        let monotonic = Rule::Monotonic { window: 2 };
+        assert_eq!(mask(&monotonic, 9, 9), Some(window(2, 2)));
+        assert_eq!(mask(&monotonic, 8, 9), None);
         assert_eq!(mask(&rule(8, 0), 9, 9), Some(KernelMask::CAUSAL));
         assert_eq!(
             mask(&rule(3, 2).and(Rule::Causal), 9, 9),
@@ -155,6 +177,8 @@ mod tests {
         );
         assert_eq!(mask(&rule(3, 2).and(rule(1, 1)), 9, 9), None);
         assert_eq!(mask(&Rule::Strided { stride: 2 }, 9, 9), None);
+        assert_eq!(mask(&Rule::Block { size: 9 }, 9, 9), Some(all.clone()));
+        assert_eq!(mask(&Rule::Block { size: 8 }, 9, 9), None);
         assert_eq!(mask(&Rule::KeyLengths(vec![9, 9]), 9, 9), Some(all));
         assert_eq!(mask(&Rule::KeyLengths(vec![9, 0]), 9, 9), None);
         let lengths = Rule::KeyLengths(vec![9, 4]).and(Rule::Causal);

@@ -3,10 +3,11 @@
 use burn::backend::LibTorch;
 use burn::backend::libtorch::TchTensor;
 use tch::{Kind, Tensor};
-use zoo_kernels::aten::{Dropout, Mask};
+use zoo_kernels::aten::Mask;
 
 use super::call::{
-    BackwardInputs, EfficientArgs, KernelMask, aligned, alignment, has_mask_or_bias, swap_heads,
+    BackwardInputs, EfficientArgs, KernelMask, aligned, alignment, has_mask_or_bias,
+    kernel_dropout, swap_heads,
 };
 use crate::AttentionShape;
 use crate::flash::call::{Inputs, TiledSettings};
@@ -57,11 +58,7 @@ impl EfficientArgs {
             bias: bias.map(|bias| broadcast_bias(&group_bias(bias, shape), kernel_dims(shape))),
             may_mask_rows: has_mask_or_bias(inputs),
             scale: settings.scale,
-            dropout: settings.dropout.map(|dropout| Dropout {
-                probability: dropout.probability,
-                // Without the sign bit: the seed must be positive.
-                seed: (dropout.kernel_seed() & i64::MAX as u64) as i64,
-            }),
+            dropout: kernel_dropout(settings, 0),
         }
     }
 }

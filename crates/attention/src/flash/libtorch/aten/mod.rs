@@ -2,15 +2,16 @@
 //!
 //! There are three: [flash](flash), in half precision, for full, causal and windowed attention;
 //! [cuDNN's](cudnn), for long full or causal sequences; and the [memory-efficient](efficient) one,
-//! in any precision, with a bias, key lengths and dropout. Windows that flash does not support are
-//! [split into chunks](chunks) for the memory-efficient kernel. All other calls use the [tile
-//! loops](crate::flash::portable).
+//! in any precision, with a bias, key lengths and dropout. Blocks, and windows that flash does not
+//! support, are [split into chunks](chunks). For other patterns, [keys are gathered](gathered). All
+//! other calls use the [tile loops](crate::flash::portable).
 
 mod call;
 mod chunks;
 mod cudnn;
 mod efficient;
 mod flash;
+mod gathered;
 #[cfg(test)]
 mod reference;
 
@@ -20,6 +21,7 @@ use tch::{Device, Kind, Tensor};
 
 pub(super) use self::call::has_mask_or_bias;
 use self::call::{BackwardInputs, EfficientArgs, KernelMask, aligned, alignment};
+use self::chunks::ChunkPattern;
 use crate::flash::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,9 +29,10 @@ pub(super) enum AtenKernel {
     Flash(KernelMask),
     Cudnn(KernelMask),
     Efficient(KernelMask),
-    /// The memory-efficient kernel in chunks: visible keys before the query's position and after
-    /// it.
-    Chunks([usize; 2]),
+    /// Windows or blocks in chunks.
+    Chunks(ChunkPattern),
+    /// The memory-efficient kernel with gathered keys.
+    Gathered,
 }
 
 fn kernel_for(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option<AtenKernel> {
@@ -49,51 +52,88 @@ pub(super) fn select_kernel(
     has_mask_or_bias: bool,
     settings: &TiledSettings,
 ) -> Option<AtenKernel> {
-    let [batch, heads, seq_q, seq_k] = settings.shape.scores();
-    let [d_head, d_value] = settings.shape.widths();
-    let mask = KernelMask::from_rule(&settings.rule, &settings.shape)?;
+    let shape = &settings.shape;
+    let [d_head, d_value] = shape.widths();
     let is_plain = settings.program == Program::Softmax
         && settings.score_mod.is_none()
         && !settings.has_relative_bias
-        && settings.softcap.is_none()
-        && settings.alibi.is_none();
+        && settings.softcap.is_none();
     let step = alignment(kind);
     let is_aligned = d_head.is_multiple_of(step) && d_value.is_multiple_of(step);
     // The limit of a CUDA grid dimension.
-    let fits = batch.saturating_mul(heads) <= u16::MAX as usize;
+    let fits = shape.batch.saturating_mul(shape.heads) <= u16::MAX as usize;
     // With a single key the gradients of query and key are zero, but the kernels return rounding
     // errors.
-    let has_several_keys = seq_k > 1;
+    let has_several_keys = shape.seq_k > 1;
     if !(is_plain && is_aligned && fits && has_several_keys) {
         return None;
     }
-    let is_bare = !has_mask_or_bias && mask.key_lengths.is_none() && settings.dropout.is_none();
-    let is_half = kind != Kind::Float;
-    if is_bare && is_half && d_head == d_value && d_head <= 256 && flash::is_supported(device) {
-        let is_cudnn = cudnn::is_supported(device, &mask, &settings.shape);
-        return Some(if is_cudnn {
-            AtenKernel::Cudnn(mask)
-        } else {
-            AtenKernel::Flash(mask)
-        });
+    if settings.gather.is_some() {
+        return gathered_kernel(kind, has_mask_or_bias, settings);
     }
+    let mask = KernelMask::from_rule(&settings.rule, shape);
+    let is_half = kind != Kind::Float;
+    let has_flash = d_head == d_value && d_head <= 256 && flash::is_supported(device);
+    let is_bare = !has_mask_or_bias && settings.dropout.is_none() && settings.alibi.is_none();
+    if is_half && is_bare && has_flash {
+        return match mask {
+            Some(mask) if mask.key_lengths.is_some() => {
+                efficient_kernel(kind, false, mask, settings)
+            }
+            Some(mask) if cudnn::is_supported(device, &mask, shape) => {
+                Some(AtenKernel::Cudnn(mask))
+            }
+            Some(mask) => Some(AtenKernel::Flash(mask)),
+            None => ChunkPattern::blocks(&settings.rule, shape).map(AtenKernel::Chunks),
+        };
+    }
+    let mask = match mask {
+        Some(mask) if mask.window.is_none() && settings.alibi.is_none() => {
+            return efficient_kernel(kind, has_mask_or_bias, mask, settings);
+        }
+        mask => mask,
+    };
+    let window = mask.and_then(|mask| mask.window.filter(|_| mask.key_lengths.is_none()));
+    let chunks = match window {
+        Some(window) => ChunkPattern::window(window, shape),
+        None => ChunkPattern::blocks(&settings.rule, shape),
+    };
+    match chunks {
+        Some(chunks) if !is_half && !has_mask_or_bias => Some(AtenKernel::Chunks(chunks)),
+        _ => gathered_kernel(kind, has_mask_or_bias, settings),
+    }
+}
+
+/// The memory-efficient kernel with gathered keys, if it supports the call.
+fn gathered_kernel(
+    kind: Kind,
+    has_mask_or_bias: bool,
+    settings: &TiledSettings,
+) -> Option<AtenKernel> {
+    // Masked keys get a bias lower than any score, which f16 cannot represent.
+    let is_supported = kind == Kind::Float && !has_mask_or_bias && gathered::is_supported(settings);
+    is_supported.then_some(AtenKernel::Gathered)
+}
+
+/// The memory-efficient kernel for a mask without a window, if it supports the call.
+fn efficient_kernel(
+    kind: Kind,
+    has_mask_or_bias: bool,
+    mask: KernelMask,
+    settings: &TiledSettings,
+) -> Option<AtenKernel> {
     // Only the kernel's backward pass can reproduce the dropout mask, and it does not support the
     // gradient of a broadcast bias.
-    if settings.dropout.is_some() && has_mask_or_bias {
+    if mask.window.is_some() || settings.dropout.is_some() && has_mask_or_bias {
         return None;
     }
     // Masked keys get a bias lower than any score, which f16 cannot represent. With fully masked
     // rows, the bf16 kernel returned NaN gradients.
+    let is_half = kind != Kind::Float;
     if is_half && has_mask_or_bias || kind == Kind::Half && mask.key_lengths.is_some() {
         return None;
     }
-    match mask.window {
-        None => Some(AtenKernel::Efficient(mask)),
-        Some(window) if is_bare && chunks::is_worthwhile(seq_q, window) => {
-            Some(AtenKernel::Chunks(window))
-        }
-        Some(_) => None,
-    }
+    Some(AtenKernel::Efficient(mask))
 }
 
 pub(super) fn forward(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Outputs<LibTorch> {
@@ -101,7 +141,8 @@ pub(super) fn forward(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Ou
     outputs(match kernel_for(inputs, settings) {
         Some(AtenKernel::Flash(mask)) => flash::forward(&tensors, &mask, settings),
         Some(AtenKernel::Cudnn(mask)) => cudnn::forward(&tensors, &mask, settings),
-        Some(AtenKernel::Chunks(window)) => chunks::forward(&tensors, window, settings),
+        Some(AtenKernel::Chunks(pattern)) => chunks::forward(&tensors, pattern, settings),
+        Some(AtenKernel::Gathered) => gathered::forward(&tensors, settings),
         Some(AtenKernel::Efficient(mask)) => {
             let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
             efficient::forward(&tensors, &args, &settings.shape)
@@ -204,9 +245,11 @@ pub(super) fn backward(
     let (grads, d_bias) = match kernel_for(inputs, settings)? {
         AtenKernel::Flash(mask) => (flash::backward(&tensors, &results, &mask, settings), None),
         AtenKernel::Cudnn(mask) => (cudnn::backward(&tensors, &results, &mask, settings), None),
-        AtenKernel::Chunks(window) => {
-            (chunks::backward(&tensors, &results, window, settings), None)
-        }
+        AtenKernel::Chunks(pattern) => (
+            chunks::backward(&tensors, &results, pattern, settings),
+            None,
+        ),
+        AtenKernel::Gathered => (gathered::backward(&tensors, &results, settings), None),
         AtenKernel::Efficient(mask) => {
             let args = EfficientArgs::new(inputs, &mask, &tensors[0], settings);
             let needs_bias_grad = output_grads.needs_bias_grad;
