@@ -48,8 +48,9 @@ impl Attention for Fixed {
 /// Attention to a query's own block of `block` positions and to the last `summary` positions of
 /// every block.
 ///
-/// It computes `seq · (block + summary · seq / block)` scores; on wgpu, Vulkan and CUDA all of them with
-/// ALiBi, a bias, dropout, a score function, a pattern that is not full or causal, or fewer queries than keys.
+/// It computes `seq · (block + summary · seq / block)` scores; on wgpu, Vulkan and CUDA all of
+/// them with ALiBi, a bias, dropout, a score function, a pattern that is not full or causal, or fewer
+/// queries than keys.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the block size is
 /// zero.

@@ -51,8 +51,9 @@ pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
 
 /// Attention to the keys less than `stride` away and to every `stride`-th key.
 ///
-/// It computes `seq · (2 stride + seq / stride)` scores; on wgpu, Vulkan and CUDA all of them with
-/// ALiBi, a bias, dropout, a score function, a pattern that is not full or causal, or fewer queries than keys.
+/// It computes `seq · (2 stride + seq / stride)` scores; on wgpu, Vulkan and CUDA all of
+/// them with ALiBi, a bias, dropout, a score function, a pattern that is not full or causal, or fewer
+/// queries than keys.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the stride is
 /// zero.
