@@ -6,9 +6,10 @@
 //! query i attends to key j    if i / block = j / block, or j mod block >= block - summary
 //! ```
 //!
-//! With a block size near `sqrt(n)`, time grows as `summary · n · sqrt(n)`. On a GPU, this holds for a
-//! full or causal pattern, as many queries as keys, and no ALiBi, bias, dropout or score function.
-//! Otherwise the result is the same, and time grows as `n²`.
+//! With a block size near `sqrt(n)`, time grows as `summary · n · sqrt(n)`. On wgpu, Vulkan and CUDA,
+//! this holds for a full or causal pattern, as many queries as keys, and no ALiBi, bias, dropout or
+//! score function; with LibTorch on CUDA, without a bias, a softcap or a score function. Otherwise
+//! the result is the same, and time grows as `n²`.
 
 use std::sync::Arc;
 
@@ -47,8 +48,9 @@ impl Attention for Fixed {
 /// Attention to a query's own block of `block` positions and to the last `summary` positions of
 /// every block.
 ///
-/// It computes `seq · (block + summary · seq / block)` scores; all of them on a GPU with ALiBi, a
-/// bias, dropout, a score function, a pattern that is not full or causal, or fewer queries than keys.
+/// It computes `seq · (block + summary · seq / block)` scores; on wgpu, Vulkan and CUDA all of
+/// them with ALiBi, a bias, dropout, a score function, a pattern that is not full or causal, or fewer
+/// queries than keys.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the block size is
 /// zero.

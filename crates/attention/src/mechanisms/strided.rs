@@ -7,9 +7,9 @@
 //! ```
 //!
 //! With a stride near `sqrt(n)`, every position reaches every other in two layers, and time grows
-//! as `n · sqrt(n)`. On a GPU, this holds for a full or causal pattern, as many queries as keys, and
-//! no ALiBi, bias, dropout or score function. Otherwise the result is the same, and time grows as
-//! `n²`.
+//! as `n · sqrt(n)`. On wgpu, Vulkan and CUDA, this holds for a full or causal pattern, as many
+//! queries as keys, and no ALiBi, bias, dropout or score function; with LibTorch on CUDA, without a
+//! bias, a softcap or a score function. Otherwise the result is the same, and time grows as `n²`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,8 +51,9 @@ pub(super) fn rounded_sqrt(seq_k: usize) -> usize {
 
 /// Attention to the keys less than `stride` away and to every `stride`-th key.
 ///
-/// It computes `seq · (2 stride + seq / stride)` scores; all of them on a GPU with ALiBi, a bias,
-/// dropout, a score function, a pattern that is not full or causal, or fewer queries than keys.
+/// It computes `seq · (2 stride + seq / stride)` scores; on wgpu, Vulkan and CUDA all of
+/// them with ALiBi, a bias, dropout, a score function, a pattern that is not full or causal, or fewer
+/// queries than keys.
 ///
 /// Shapes and panics are those of [`flash`](crate::flash()); it also panics if the stride is
 /// zero.

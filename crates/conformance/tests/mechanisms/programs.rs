@@ -85,9 +85,11 @@ const TESTS: &[(&str, Test)] = &[("use-the-kernels-of-the-backend", |device| {
         assert_eq!(sigmoid_kernel(query, key, value, options), expected);
         assert_eq!(additive(options), Some(expected));
         // Hard attention materialises its weights where it has no kernel.
-        let is_plain = options.bias.is_none();
-        let has_hard = has_programs || is_plain && flash_kernel == FlashKernel::Aten;
-        assert_eq!(hard(options), has_hard.then_some(flash_kernel));
+        let expected = match tensors.kernel() {
+            FlashKernel::Aten => options.bias.is_none().then_some(FlashKernel::Aten),
+            _ => has_programs.then_some(expected),
+        };
+        assert_eq!(hard(options), expected);
     }
     let relative = AttentionOptions::new().with_relative_bias(Tensor::zeros([2, 109], device));
     assert_eq!(
