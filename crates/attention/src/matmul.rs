@@ -3,6 +3,9 @@
 //! Burn's `f32` matmuls on `cuda` use tensor cores, which round their operands to TF32, and no option
 //! disables that. There, the [matmul of other devices](crate::cube::matmul) is launched instead.
 
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, Backend, Dispatch};
 use burn::tensor::Tensor;
 
 /// The product of two tensors, with the precision of `f32` if they are `f32`. Batch dimensions of
@@ -14,6 +17,28 @@ pub(crate) fn matmul<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D
     }
     lhs.matmul(rhs)
 }
+
+/// A backend with [`matmul`] for primitive tensors with equal batch dimensions.
+pub(crate) trait F32Matmul: Backend {
+    fn f32_matmul(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::float_matmul(lhs, rhs)
+    }
+}
+
+#[cfg(feature = "flex")]
+impl F32Matmul for burn::backend::Flex {}
+
+#[cfg(feature = "ndarray")]
+#[allow(deprecated)] // Burn 0.23 has neither.
+impl F32Matmul for burn::backend::NdArray {}
+
+#[cfg(feature = "tch")]
+#[allow(deprecated)]
+impl F32Matmul for burn::backend::LibTorch {}
+
+// Burn's matmul, whose gradients autodiff computes.
+impl F32Matmul for Dispatch {}
+impl<B: Backend, C: CheckpointStrategy> F32Matmul for Autodiff<B, C> {}
 
 /// The product of two `f32` tensors, without tensor cores on every CubeCL backend. For tests.
 #[doc(hidden)]
@@ -27,18 +52,17 @@ pub fn matmul_by_units<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor
 
 #[cfg(feature = "cube")]
 mod units {
-    use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-    use burn::backend::tensor::FloatTensor;
-    use burn::backend::{
-        Autodiff, Backend, Cube, Dispatch, DispatchTensorKind, TensorMetadata, backend_extension,
-    };
-    use burn::tensor::{DType, Tensor};
+    use burn::backend::ops::FloatTensorOps;
+    use burn::backend::{Cube, DispatchTensorKind, TensorMetadata, backend_extension};
+    use burn::tensor::DType;
     use zoo_kernels::autodiff::{Step, record};
 
+    use super::*;
     use crate::cube::matmul::unit_matmul;
     use crate::cube::op::{self, OperationOutput};
 
-    /// The product of `[1, batch, rows, inner]` and `[1, batch, inner, columns]`.
+    /// The product of `f32` tensors `[.., rows, inner]` and `[.., inner, columns]` with two equal batch
+    /// dimensions.
     #[backend_extension(
         Autodiff,
         Cube: cfg(feature = "cube"),
@@ -49,9 +73,9 @@ mod units {
 
     impl UnitMatmul for Cube {
         fn unit_matmul(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {
-            let [one, batch, rows, _] = lhs.shape().dims();
+            let [outer, inner, rows, _] = lhs.shape().dims();
             let [.., columns] = rhs.shape().dims::<4>();
-            let outputs = vec![([one, batch, rows, columns], DType::F32)];
+            let outputs = vec![([outer, inner, rows, columns], DType::F32)];
             let launch = |mut inputs: op::OpInputs| {
                 let lhs = inputs.next();
                 vec![unit_matmul(lhs, inputs.next())]
@@ -82,10 +106,25 @@ mod units {
         ]
     }
 
+    impl F32Matmul for Cube {
+        fn f32_matmul(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {
+            if rounds(&<Self as Backend>::name(&lhs.device()), lhs.dtype()) {
+                Self::unit_matmul(lhs, rhs)
+            } else {
+                Self::float_matmul(lhs, rhs)
+            }
+        }
+    }
+
+    /// Whether the matmuls of a CubeCL backend round operands to TF32.
+    fn rounds(name: &str, dtype: DType) -> bool {
+        dtype == DType::F32 && name.contains("cuda")
+    }
+
     /// Whether the matmuls of a tensor's device round it to TF32.
     pub(super) fn is_rounded<const D: usize>(tensor: &Tensor<D>) -> bool {
-        let name = || cube_name(&tensor.clone().into_dispatch().kind);
-        tensor.dtype() == DType::F32 && name().is_some_and(|name| name.contains("cuda"))
+        let name = cube_name(&tensor.clone().into_dispatch().kind);
+        name.is_some_and(|name| rounds(&name, tensor.dtype()))
     }
 
     /// The name of a tensor's backend, if it is one of CubeCL's.

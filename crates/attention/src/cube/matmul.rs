@@ -10,11 +10,12 @@ use cubek::std::InputBinding;
 
 use super::launch::empty_like;
 
-/// The product of `f32` tensors `[1, batch, rows, inner]` and `[1, batch, inner, columns]`.
+/// The product of `f32` tensors `[.., rows, inner]` and `[.., inner, columns]` with two equal batch
+/// dimensions.
 pub(crate) fn unit_matmul(lhs: CubeTensor, rhs: CubeTensor) -> CubeTensor {
-    let [one, batch, rows, _] = lhs.meta.shape().dims();
+    let [outer, inner, rows, _] = lhs.meta.shape().dims();
     let [.., columns] = rhs.meta.shape().dims::<4>();
-    let product = empty_like(&lhs, [one, batch, rows, columns], DType::F32);
+    let product = empty_like(&lhs, [outer, inner, rows, columns], DType::F32);
     let f32 = dtype_to_storage_type(DType::F32);
     let mut types = MatmulElems::from_globals(&MatmulGlobalElems {
         lhs: f32,

@@ -3,11 +3,12 @@
 //! The default implementations are portable tile loops that run on any backend. Backends with
 //! dedicated kernels override them in files of their own.
 
+use burn::backend::backend_extension;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, backend_extension};
 
 use super::call::{InputGrads, Inputs, OutputGrads, Saved, TiledSettings};
 use super::portable;
+use crate::matmul::F32Matmul;
 
 /// Tiled attention forward.
 ///
@@ -21,7 +22,7 @@ use super::portable;
     LibTorch: cfg(feature = "tch"),
     Cube: cfg(feature = "cube"),
 )]
-pub(crate) trait TiledForward: Backend {
+pub(crate) trait TiledForward: F32Matmul {
     /// Context `[batch, heads, seq_q, d_value]`, log-sum-exp `[batch, heads, seq_q, 1]` and
     /// [softmax statistics](Saved::stats) `[batch, heads, seq_q, 2]`.
     #[allow(unused_variables)] // unused if no backend is compiled in
@@ -34,7 +35,7 @@ pub(crate) trait TiledForward: Backend {
 }
 
 /// Tiled attention backward. Called by autodiff on its inner backend.
-pub(crate) trait TiledBackward: Backend {
+pub(crate) trait TiledBackward: F32Matmul {
     fn tiled_backward(
         saved: Saved<Self>,
         output_grads: OutputGrads<Self>,

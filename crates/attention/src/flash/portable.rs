@@ -32,8 +32,9 @@ use self::bias_gradient::BiasGradient;
 use self::call::{Call, SoftmaxState, TILE, TileScores};
 use self::tensor_ops::{accumulate, apply_factors, cat, transpose, zero_masked};
 use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings, tiles};
+use crate::matmul::F32Matmul;
 
-pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
+pub(super) fn forward<B: F32Matmul>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     assert!(
         !matches!(settings.program, Program::Hard(_)),
         "hard attention has no tile loops: it materialises its weights where it has no kernels"
@@ -98,7 +99,7 @@ pub(super) fn forward<B: Backend>(inputs: Inputs<B>, settings: &TiledSettings) -
     outputs.map(|tiles| cat::<B>(tiles, 2)).into()
 }
 
-pub(super) fn backward<B: Backend>(
+pub(super) fn backward<B: F32Matmul>(
     saved: Saved<B>,
     output_grads: OutputGrads<B>,
     settings: &TiledSettings,
@@ -169,7 +170,7 @@ pub(super) fn backward<B: Backend>(
             let (query, key, value) = (finite(query.clone()), finite(key), finite(value));
             let d_context = finite(d_context.clone());
             let factors = call.factors(&tile, distances.clone());
-            let d_weights = B::float_matmul(d_context.clone(), transpose::<B>(value));
+            let d_weights = B::f32_matmul(d_context.clone(), transpose::<B>(value));
             let d_weights = apply_factors::<B>(d_weights, factors.clone());
             let delta = if is_one_tile {
                 // The same value, but rounded like `d_weights`: if only one key is visible, the
@@ -209,7 +210,7 @@ pub(super) fn backward<B: Backend>(
             let weights = apply_factors::<B>(weights, factors);
             accumulate::<B>(
                 &mut d_values[column],
-                B::float_matmul(transpose::<B>(weights), d_context),
+                B::f32_matmul(transpose::<B>(weights), d_context),
             );
             let [query_term, key_term] = if settings.program == Program::Additive {
                 let inputs = [query, key, call.vectors(queries.len())];
@@ -219,8 +220,8 @@ pub(super) fn backward<B: Backend>(
                 accumulate::<B>(&mut d_parameter, B::float_sum_dim(by_head, 2));
                 [query, key]
             } else {
-                let key_term = B::float_matmul(transpose::<B>(d_dots.clone()), query);
-                [B::float_matmul(d_dots, key), key_term]
+                let key_term = B::f32_matmul(transpose::<B>(d_dots.clone()), query);
+                [B::f32_matmul(d_dots, key), key_term]
             };
             accumulate::<B>(&mut d_keys[column], key_term);
             accumulate::<B>(&mut d_query, query_term);

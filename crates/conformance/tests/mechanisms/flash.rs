@@ -9,11 +9,10 @@ use crate::prelude::*;
 
 type Attend = fn(Tensor<4>, Tensor<4>, Tensor<4>, &AttentionOptions) -> FlashOutput;
 
-/// `want` uses Burn's matmuls.
-fn assert_agree(tensors: &Tensors, got: Attend, want: Attend) {
+/// Compares results with those of `want`, which is computed in `precision`.
+fn assert_agree(tensors: &Tensors, got: Attend, want: Attend, precision: Precision) {
     let [got, want] = [got, want].map(|attend| tensors.results(tensors.apply(attend).context));
-    let tolerance = f32_precision(&tensors.query.device()).backward(8.0);
-    assert_results_close(tolerance, got, want);
+    assert_results_close(precision.backward(8.0), got, want);
 }
 
 /// Pseudorandom values between -1 and 1.
@@ -155,7 +154,8 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             // A software adapter takes ten seconds to compile the widest, which differs only in
             // the number of blocks.
             if width != 256 {
-                assert_agree(&tensors, flash_with_log_sum_exp, composite);
+                let precision = f32_precision(device);
+                assert_agree(&tensors, flash_with_log_sum_exp, composite, precision);
             }
         }
     }),
@@ -233,7 +233,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             .with_bias(sines([1, heads, 1, seq], 0.11, device))
             .with_dropout(Dropout::new(0.2, 5));
         let tensors = sine_tensors([[1, heads, seq, width]; 3], options, device);
-        assert_agree(&tensors, flash_with_log_sum_exp, tile_loops)
+        assert_agree(&tensors, flash_with_log_sum_exp, tile_loops, Precision::F32)
     }),
     // The log-sum-exp is computed before dropout, and the gradients of both outputs add up.
     ("log-sum-exp-is-independent-of-dropout", |device| {
@@ -267,14 +267,13 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
         for name in ["odd", "several-tiles", "everything", "grouped-heads"] {
             let problem = find_problem(name);
             let solution = solve(&problem, &problem.inputs());
-            for (fallback, attend) in [
-                ("composite", composite as Attend),
-                ("tile-loops", tile_loops),
+            for (fallback, attend, precision) in [
+                ("composite", composite as Attend, f32_precision(device)),
+                ("tile-loops", tile_loops, Precision::F32),
             ] {
                 let tensors = Tensors::from_problem(&problem, device).require_grad();
                 let context = tensors.apply(attend).context;
                 let gradients = tensors.backward(context.clone());
-                let precision = f32_precision(device);
                 let forward = precision.forward(solution.largest_score);
                 let case = format!("{name} {fallback}");
                 must(forward.check(&case, &to_vec(context), &solution.context));

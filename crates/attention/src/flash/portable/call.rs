@@ -14,6 +14,7 @@ use super::{additive, relative_bias};
 use crate::flash::call::{
     DenseMask, Inputs, MASKED_SCORE, MIN_VISIBLE_SCORE, Optional, Program, TiledSettings,
 };
+use crate::matmul::F32Matmul;
 use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
 use crate::pattern::{Examples, TilePlan};
@@ -61,7 +62,7 @@ pub(super) struct Call<'a, B: Backend> {
     pub(super) device: B::Device,
 }
 
-impl<'a, B: Backend> Call<'a, B> {
+impl<'a, B: F32Matmul> Call<'a, B> {
     pub(super) fn new(settings: &'a TiledSettings, inputs: &Inputs<B>) -> Self {
         Self {
             settings,
@@ -129,7 +130,7 @@ impl<'a, B: Backend> Call<'a, B> {
                 additive::scores::<B>(query, key, self.vectors(tile.queries.len()))
             }
             Program::Softmax | Program::Gaussian { .. } | Program::Sigmoid | Program::Hard(_) => {
-                B::float_matmul(query, transpose::<B>(key))
+                B::f32_matmul(query, transpose::<B>(key))
             }
         };
         let dots = B::float_mul_scalar(dots, settings.scale.into());
@@ -295,19 +296,16 @@ impl<'a, B: Backend> Call<'a, B> {
         is_masked: bool,
     ) -> FloatTensor<B> {
         if !is_masked {
-            return B::float_matmul(weights, rows);
+            return B::f32_matmul(weights, rows);
         }
         let finite = self.is_finite(rows.clone());
         let non_finite = B::bool_into_float(B::bool_not(finite), FloatDType::F32);
         let non_finite = B::float_max_dim(non_finite, 3); // [batch, kv_heads, tile, 1]
-        let weight = B::float_matmul(weights.clone(), non_finite); // [batch, kv_heads, group * tile, 1]
+        let weight = B::f32_matmul(weights.clone(), non_finite); // [batch, kv_heads, group * tile, 1]
         let is_visible = B::bool_not(self.lower_equal(weight.clone(), 0.0));
         let zeros = self.zeros_like(&weight);
         let nan_rows = B::float_mask_fill(zeros, is_visible, f32::NAN.into());
-        B::float_add(
-            B::float_matmul(weights, self.zero_non_finite(rows)),
-            nan_rows,
-        )
+        B::float_add(B::f32_matmul(weights, self.zero_non_finite(rows)), nan_rows)
     }
 
     pub(super) fn zero_non_finite(&self, tensor: FloatTensor<B>) -> FloatTensor<B> {
