@@ -46,6 +46,9 @@ mod seed;
 mod shape;
 
 pub use analysis::{entropy, entropy_penalty, explain};
+#[cfg(feature = "cube")]
+#[doc(hidden)]
+pub use cube::launch::kernel_launches;
 pub use decode::DecodeCache;
 pub use dropout::Dropout;
 pub use error::AttentionError;

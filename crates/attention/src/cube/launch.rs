@@ -1,5 +1,7 @@
 //! Buffers, sizes and layouts of kernel launches.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::backend::{DType, Shape};
 use burn_cubecl::kernel::into_contiguous;
@@ -20,14 +22,16 @@ pub(crate) fn buffer(tensor: &CubeTensor) -> BufferArg {
     unsafe { BufferArg::from_raw_parts(tensor.handle.clone(), length) }
 }
 
-/// Kernels launched by the tests of this crate.
-#[cfg(test)]
-pub(crate) static LAUNCHES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+static LAUNCHES: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of kernels that this process has launched. For tests.
+pub fn kernel_launches() -> usize {
+    LAUNCHES.load(Ordering::Relaxed)
+}
 
 /// The number of cubes of a launch.
 pub(crate) fn cube_count([x, y, z]: [usize; 3]) -> CubeCount {
-    #[cfg(test)]
-    LAUNCHES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    LAUNCHES.fetch_add(1, Ordering::Relaxed);
     CubeCount::Static(x as u32, y as u32, z as u32)
 }
 

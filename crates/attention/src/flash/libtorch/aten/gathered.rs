@@ -151,17 +151,9 @@ fn bias(
 ) -> Option<Tensor> {
     let (rows, keys) = (call.rows, call.num_keys);
     let (group, per_head) = (layout.group, call.num_queries / layout.group);
-    let mask = call.bits().map(|bits| {
-        // `[rows, queries, keys]`: the bit of each query.
-        let shifts = Tensor::arange(per_head, (Kind::Int64, query.device())).reshape([1, -1, 1]);
-        let visible = bits.unsqueeze(1).bitwise_right_shift(&shifts);
-        (visible.bitwise_and(1).to_kind(query.kind()) - 1.0) * -MASKED_BIAS
-    });
+    let mask = call.mask_bias(group);
     let Some(slopes) = &settings.alibi else {
-        let mask = mask?
-            .unsqueeze(1)
-            .expand([rows, group, per_head, keys], false);
-        return Some(mask.reshape([rows, 1, group * per_head, keys]));
+        return mask;
     };
     let shape = &settings.shape;
     let [seq_q, seq_k] = [shape.seq_q, shape.seq_k].map(|seq| seq as i64);
@@ -181,7 +173,7 @@ fn bias(
     let penalty = slopes.reshape([1, layout.heads, group, 1, 1])
         * distance.reshape([rows, 1, 1, per_head, keys]);
     let bias = match mask {
-        Some(mask) => mask.reshape([rows, 1, 1, per_head, keys]) - penalty,
+        Some(mask) => mask.reshape([rows, 1, group, per_head, keys]) - penalty,
         None => -penalty,
     };
     Some(bias.reshape([rows, layout.heads, group * per_head, keys]))

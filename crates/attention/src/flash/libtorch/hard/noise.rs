@@ -7,7 +7,8 @@ use tch::{Device, Kind, Tensor};
 use crate::AttentionShape;
 use crate::counter::head_key;
 
-/// The keys of the random numbers of each query, and the factors of the keys.
+/// What the noise of a score is computed from: a key for each query, and a factor for each attention
+/// key.
 pub(super) struct Noise {
     /// The halves of the key, `[batch, heads, seq_q, 1]`, as `i32`.
     halves: [Tensor; 2],

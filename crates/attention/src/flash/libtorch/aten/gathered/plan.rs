@@ -1,10 +1,11 @@
 //! A gather plan on a device.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use burn::backend::libtorch::TchTensor;
 use tch::{Device, Kind, Tensor};
 
+use super::super::efficient::MASKED_BIAS;
 use crate::AttentionShape;
 use crate::flash::call::TiledSettings;
 use crate::memo::Memo;
@@ -163,7 +164,12 @@ pub(super) struct RowCall {
     targets: TchTensor,
     /// Which of the queries are not padding, if some are.
     slots: Option<TchTensor>,
+    /// The bias of masked keys, if it is small.
+    mask_bias: OnceLock<TchTensor>,
 }
+
+/// Elements of a bias that is cached: 16 MiB.
+const MAX_CACHED_BIAS: i64 = 1 << 22;
 
 impl RowCall {
     pub(super) fn queries(&self) -> &Tensor {
@@ -174,8 +180,28 @@ impl RowCall {
         &self.keys.tensor
     }
 
-    pub(super) fn bits(&self) -> Option<&Tensor> {
-        self.bits.as_ref().map(|bits| &bits.tensor)
+    /// [`MASKED_BIAS`] for masked keys and zero for visible ones, `[rows, 1, group · queries, keys]`;
+    /// `None` if all pairs are visible.
+    pub(super) fn mask_bias(&self, group: i64) -> Option<Tensor> {
+        let bits = &self.bits.as_ref()?.tensor;
+        let per_head = self.num_queries / group;
+        let compute = || {
+            // The bit of each query.
+            let shifts = Tensor::arange(per_head, (Kind::Int64, bits.device())).reshape([1, -1, 1]);
+            let visible = bits
+                .unsqueeze(1)
+                .bitwise_right_shift(&shifts)
+                .bitwise_and(1);
+            let bias = (visible.to_kind(Kind::Float) - 1.0) * -MASKED_BIAS; // [rows, queries, keys]
+            bias.unsqueeze(1)
+                .expand([self.rows, group, per_head, self.num_keys], false)
+                .reshape([self.rows, 1, self.num_queries, self.num_keys])
+        };
+        if self.rows * self.num_queries * self.num_keys > MAX_CACHED_BIAS {
+            return Some(compute());
+        }
+        let bias = self.mask_bias.get_or_init(|| TchTensor::new(compute()));
+        Some(bias.tensor.shallow_clone())
     }
 
     /// The queries without padding, each once.
@@ -362,19 +388,27 @@ fn rows_of_pass(heads: &[GatheredRows], pass: usize) -> Vec<Row<'_>> {
     all
 }
 
-/// The rows in buckets whose shortest row has at least two thirds of the keys of the longest, which
-/// is the first.
+/// The rows in buckets, each with its longest row first. The rows of a bucket have at least two thirds
+/// of the keys of the longest. The last one also has all shorter rows: there are few, so that their
+/// padding is cheaper than further calls.
 fn buckets(mut rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
     // Stable: neighbouring rows stay next to each other.
     rows.sort_by_key(|row| std::cmp::Reverse(row.num_keys));
-    let mut buckets: Vec<Vec<Row<'_>>> = Vec::new();
-    for row in rows {
-        match buckets.last_mut() {
-            Some(bucket) if row.num_keys.max(MIN_KEYS) * 3 >= bucket[0].num_keys * 2 => {
-                bucket.push(row);
-            }
-            _ => buckets.push(vec![row]),
-        }
+    let count_keys = |rows: &[Row<'_>]| rows.iter().map(|row| row.num_keys).sum::<usize>();
+    let max_padding = count_keys(&rows) / 4;
+    let mut buckets = Vec::new();
+    let mut rest = rows.as_slice();
+    while let [longest, ..] = rest {
+        let padding = rest.len() * longest.num_keys - count_keys(rest);
+        let is_similar = |row: &Row<'_>| row.num_keys.max(MIN_KEYS) * 3 >= longest.num_keys * 2;
+        let count = if padding <= max_padding {
+            rest.len()
+        } else {
+            rest.partition_point(is_similar)
+        };
+        let (bucket, shorter) = rest.split_at(count);
+        buckets.push(bucket.to_vec());
+        rest = shorter;
     }
     buckets
 }
@@ -461,6 +495,7 @@ impl Layout {
             bits,
             targets: upload(&targets),
             slots: has_padding.then(|| upload(&slots)),
+            mask_bias: OnceLock::new(),
         }
     }
 }

@@ -174,3 +174,27 @@ fn dropout_is_reproduced_in_backward() {
         |tensors, results| backward(tensors, results, &settings),
     );
 }
+
+/// The first rows of causal patterns have few keys, and few rows are not worth a call.
+#[test]
+fn rows_with_few_keys_are_padded() {
+    let seq = 2048;
+    let shape = AttentionShape::single_head(1, seq, seq);
+    for (pattern, max_calls) in [
+        (Pattern::window(100).and(Pattern::Causal), 1),
+        (Pattern::longformer(100, [0]).and(Pattern::Causal), 2),
+        (
+            Pattern::big_bird(&zoo_spec::BigBird::default(), seq).and(Pattern::Causal),
+            3,
+        ),
+    ] {
+        let settings = TiledSettings::from_rule(shape, pattern.rule());
+        let plan = DevicePlan::cached(&settings, tch::Device::Cpu);
+        let calls: Vec<_> = plan
+            .calls
+            .iter()
+            .map(|call| [call.rows, call.num_keys])
+            .collect();
+        assert!(calls.len() <= max_calls, "{pattern:?}: {calls:?}");
+    }
+}

@@ -1,0 +1,39 @@
+//! The number of kernels that a training pass launches.
+//!
+//! A program of its own, since other tests would launch kernels at the same time.
+// The feature `vulkan` compiles shaders to SPIR-V, which software adapters do not accept.
+#![cfg(all(feature = "wgpu", not(feature = "vulkan")))]
+
+use burn::tensor::{Device, DeviceKind, Tensor};
+use zoo_attention::mechanisms::linear::linear;
+use zoo_attention::mechanisms::retention::{retention, retention_decays};
+use zoo_attention::scan::FeatureMap;
+use zoo_attention::{AttentionOptions, Pattern, kernel_launches};
+
+#[test]
+fn linear_attention_launches_few_kernels() {
+    let device = Device::wgpu(DeviceKind::DefaultDevice).autodiff();
+    let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+    let launches = |attend: &dyn Fn([Tensor<4>; 3]) -> Tensor<4>| {
+        let tensors =
+            [0.5, 1.0, 2.0].map(|x| Tensor::<4>::full([1, 2, 130, 8], x, &device).require_grad());
+        let start = kernel_launches();
+        let context = attend(tensors.clone());
+        // Reading a result executes the fusion queue.
+        let _ = context.clone().into_data();
+        let middle = kernel_launches();
+        let gradients = context.sum().backward();
+        for tensor in &tensors {
+            let gradient = tensor.grad(&gradients).expect("a gradient");
+            let _ = gradient.into_data();
+        }
+        [middle - start, kernel_launches() - middle]
+    };
+    let by_linear =
+        launches(&|[query, key, value]| linear(query, key, value, FeatureMap::Elu1, &options));
+    assert_eq!(by_linear, [3, 8]);
+    let decays = retention_decays(2);
+    let by_retention =
+        launches(&|[query, key, value]| retention(query, key, value, &decays, &options));
+    assert_eq!(by_retention, [3, 7]);
+}
