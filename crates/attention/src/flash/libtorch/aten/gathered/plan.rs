@@ -388,9 +388,8 @@ fn rows_of_pass(heads: &[GatheredRows], pass: usize) -> Vec<Row<'_>> {
     all
 }
 
-/// The rows in buckets, each with its longest row first. The rows of a bucket have at least two thirds
-/// of the keys of the longest. The last one also has all shorter rows: there are few, so that their
-/// padding is cheaper than further calls.
+/// The rows in buckets, each with its longest row first and none below two thirds of its keys. The last
+/// also has all shorter rows if they are few: their padding is cheaper than further calls.
 fn buckets(mut rows: Vec<Row<'_>>) -> Vec<Vec<Row<'_>>> {
     // Stable: neighbouring rows stay next to each other.
     rows.sort_by_key(|row| std::cmp::Reverse(row.num_keys));
