@@ -22,6 +22,7 @@
 
 pub mod analysis;
 mod counter;
+#[cfg(all(test, unix))]
 mod cpu;
 #[cfg(feature = "cube")]
 mod cube;

@@ -1,5 +1,5 @@
-//! Fused kernels for Burn: the parts of a training step other than matmuls and attention, each a
-//! single pass over memory with a hand-written backward pass, and building blocks for CPU kernels.
+//! Fused kernels for Burn: the parts of a training step other than attention, each a single op with
+//! a hand-written backward pass, and building blocks for CPU kernels.
 //!
 //! Flex, NdArray and LibTorch on the CPU share one kernel per op, which works on the tensors' own
 //! memory. On CUDA, Adam and layer norm use LibTorch's kernels. On other devices, an op calls
@@ -16,6 +16,7 @@ pub mod cpu;
 mod dropout;
 pub mod hosts;
 mod layer_norm;
+mod linear;
 mod loss;
 pub mod precision;
 pub mod random;
@@ -27,6 +28,7 @@ pub use adam::{Adam, AdamConfig, AdamKind};
 pub use dropout::{add_dropout, dropout, relu_dropout};
 pub use hosts::location::{has_kernels, is_on_host};
 pub use layer_norm::layer_norm;
+pub use linear::{Activation, linear, linear_transposed};
 pub use loss::smoothed_cross_entropy;
 #[doc(hidden)]
 pub use reference::without_kernels;

@@ -29,13 +29,13 @@ use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Li
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 use zoo_attention::{AttentionError, MechanismConfig};
-use zoo_kernels::dropout;
+use zoo_kernels::{Activation, dropout, linear};
 use zoo_spec::keys::check_keys;
 use zoo_spec::{ClassifierSpec, Norm, Pooling};
 
 use crate::blocks::{
     LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
-    final_norm, linear, normal, scale_embeddings,
+    final_norm, init_linear, normal, scale_embeddings,
 };
 use crate::{ContextAttention, Limits, ModelError, Summary, Tokens};
 
@@ -110,7 +110,7 @@ impl ClassifierConfig {
             norm: spec.final_norm.then(|| plan.layer_norm(device)),
             pooling: (spec.pooling == Pooling::Attention)
                 .then(|| ContextAttention::new(d_model, d_model, device)),
-            head: linear([d_model, self.classes], true, &plan.initializer, device),
+            head: init_linear([d_model, self.classes], true, &plan.initializer, device),
             config: self.clone(),
         }
     }
@@ -233,7 +233,7 @@ impl Classifier {
     }
 
     fn predict(&self, hidden: Tensor<3>, tokens: &Tokens) -> Tensor<2> {
-        self.head.forward(self.pool(hidden, tokens))
+        linear(&self.head, Activation::Identity, self.pool(hidden, tokens))
     }
 
     /// Limits of the input.

@@ -13,6 +13,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use zoo_attention::mechanisms::additive::additive_with_weights;
 use zoo_attention::{AttentionOptions, Pattern};
+use zoo_kernels::{Activation, linear};
 
 use crate::blocks::normal;
 
@@ -65,7 +66,7 @@ impl ContextAttention {
     pub fn forward(&self, x: Tensor<3>, pattern: Pattern) -> PoolingOutput {
         let [batch, seq, d_model] = x.dims();
         let [_, d_attention] = self.context.dims();
-        let key = self.projection.forward(x.clone()); // [batch, seq, d_attention]
+        let key = linear(&self.projection, Activation::Identity, x.clone()); // [batch, seq, d_attention]
         let key = key.reshape([batch, 1, seq, d_attention]);
         // The projection has added the bias to the keys.
         let query = Tensor::zeros([batch, 1, 1, d_attention], (&key.device(), key.dtype()));

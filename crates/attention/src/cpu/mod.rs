@@ -1,6 +1,3 @@
-//! What the CPU kernels of both engines share.
+//! What the tests of the CPU kernels of both engines share.
 
-#[cfg(all(test, unix))]
 pub(crate) mod guarded;
-pub(crate) mod scratch;
-pub(crate) mod transpose;

@@ -20,6 +20,7 @@ mod pytorch;
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::Tensor;
+use zoo_kernels::{Activation, linear};
 
 pub use self::config::MultiHeadAttentionConfig;
 pub use self::decode::ProjectedMemory;
@@ -269,11 +270,7 @@ impl MultiHeadAttention {
     }
 }
 
-/// `[batch, seq, d_in]` to `[batch, seq, d_out]` in a single matmul over all positions. Burn would
-/// multiply each sequence separately, which is slower for short sequences.
+/// `[batch, seq, d_in]` to `[batch, seq, d_out]`.
 fn project(projection: &Linear, x: Tensor<3>) -> Tensor<3> {
-    let [batch, seq, d_in] = x.dims();
-    let x = projection.forward(x.reshape([batch * seq, d_in]));
-    let [_, d_out] = x.dims();
-    x.reshape([batch, seq, d_out])
+    linear(projection, Activation::Identity, x)
 }

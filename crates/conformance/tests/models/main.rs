@@ -10,6 +10,7 @@ mod golden;
 mod gpt;
 mod half_precision;
 mod han;
+mod linear;
 mod recurrent;
 mod seq2seq;
 mod support;
@@ -43,6 +44,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     weights::trials(&mut suite);
     golden::trials(&mut suite);
     suite.add_training_table("fused-ops/", fused_ops::TESTS);
+    suite.add_training_table("fused-ops/", linear::TESTS);
     recurrent::trials(&mut suite);
     half_precision::trials(&mut suite, opened);
     han::trials(&mut suite);

@@ -5,10 +5,13 @@
 //! run time. Plain loops use `LANES` partial sums, so that the compiler can vectorize them and all
 //! processors round alike. [`parallel`] distributes the rows of a batch over threads.
 
+pub mod gemm;
 mod instruction_set;
 pub mod matmul;
 pub mod parallel;
+pub mod scratch;
 mod simd;
+pub mod transpose;
 
 pub use self::instruction_set::{InstructionSet, dispatch};
 #[cfg(target_arch = "x86_64")]

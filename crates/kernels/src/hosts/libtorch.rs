@@ -10,6 +10,7 @@ use tch::{Device, Kind, Tensor};
 use super::{DeviceKernels, Host, Strided};
 use crate::adam::Step;
 use crate::aten;
+use crate::cpu::gemm::Finish;
 
 fn fail<T>(error: aten::Error) -> T {
     panic!("{error}")
@@ -65,6 +66,27 @@ impl Host for LibTorch {
     fn elements_mut(tensor: &mut TchTensor) -> &mut [f32] {
         // SAFETY: the memory is not shared: the tensor is from `empty` or `into_unique`.
         unsafe { aten::host_slice_mut(&mut tensor.tensor) }.unwrap_or_else(fail)
+    }
+
+    fn matmul(
+        [rows, inner, columns]: [usize; 3],
+        a: (&TchTensor, bool),
+        b: (&TchTensor, bool),
+        shape: &[usize],
+        finish: Finish<'_>,
+    ) -> TchTensor {
+        let view = |(tensor, is_transposed): (&TchTensor, bool), size: [usize; 2]| {
+            let [rows, columns] = size.map(|size| size as i64);
+            match is_transposed {
+                false => tensor.tensor.reshape([rows, columns]),
+                true => tensor.tensor.reshape([columns, rows]).transpose(0, 1),
+            }
+        };
+        let product = view(a, [rows, inner]).matmul(&view(b, [inner, columns]));
+        let shape: Vec<i64> = shape.iter().map(|size| *size as i64).collect();
+        let mut output = TchTensor::new(product.reshape(shape));
+        finish.apply(Self::elements_mut(&mut output), columns);
+        output
     }
 
     fn is_on_host(tensor: &TchTensor) -> bool {

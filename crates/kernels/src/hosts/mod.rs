@@ -26,6 +26,7 @@ use burn::backend::Backend;
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 
 use crate::adam::Step;
+use crate::cpu::gemm::{Finish, Matrix, gemm};
 
 /// Elements, and the stride of each dimension.
 pub type Strided<'a, const D: usize> = (&'a [f32], [usize; D]);
@@ -55,6 +56,28 @@ pub trait Host: Backend {
 
     /// The elements of a tensor from [`empty`](Self::empty) or [`into_unique`](Self::into_unique).
     fn elements_mut(tensor: &mut FloatTensor<Self>) -> &mut [f32];
+
+    /// The product of matrices `[rows, inner]` and `[inner, columns]`, each given as a tensor with
+    /// its elements and whether they are those of the transpose. The output has this shape.
+    fn matmul(
+        size: [usize; 3],
+        (a, a_is_transposed): (&FloatTensor<Self>, bool),
+        (b, b_is_transposed): (&FloatTensor<Self>, bool),
+        shape: &[usize],
+        finish: Finish<'_>,
+    ) -> FloatTensor<Self> {
+        let [rows, inner, columns] = size;
+        let mut output = Self::empty(shape);
+        let (a, b) = (Self::elements(a), Self::elements(b));
+        gemm(
+            size,
+            Matrix::new(&a, [rows, inner], a_is_transposed),
+            Matrix::new(&b, [inner, columns], b_is_transposed),
+            Self::elements_mut(&mut output),
+            finish,
+        );
+        output
+    }
 
     /// Whether a tensor is in host memory.
     fn is_on_host(_tensor: &FloatTensor<Self>) -> bool {

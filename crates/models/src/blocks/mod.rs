@@ -20,28 +20,22 @@ mod self_attention;
 
 use burn::nn::{Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
-use zoo_kernels::layer_norm;
+use zoo_kernels::{Activation, layer_norm, linear, linear_transposed};
 
 pub use self::feed_forward::FeedForward;
 pub(crate) use self::layer::LayerState;
 pub use self::layer::TransformerLayer;
-pub(crate) use self::plan::{LayerPlan, Role, linear, normal};
+pub(crate) use self::plan::{LayerPlan, Role, init_linear, normal};
 pub use self::positions::PositionEmbedding;
 pub(crate) use self::self_attention::{Recorder, SelfAttentionOptions};
 
 /// Logits `[batch, seq, vocabulary]` from `[batch, seq, d_model]`, with a head or with the tied
 /// embedding.
 pub(crate) fn logits(hidden: Tensor<3>, head: Option<&Linear>, embedding: &Embedding) -> Tensor<3> {
-    if let Some(head) = head {
-        return head.forward(hidden);
+    match head {
+        Some(head) => linear(head, Activation::Identity, hidden),
+        None => linear_transposed(embedding.weight.val(), hidden),
     }
-    let [batch, seq, d_model] = hidden.dims();
-    let table = embedding.weight.val(); // [vocabulary, d_model]
-    let [vocabulary, _] = table.dims();
-    hidden
-        .reshape([batch * seq, d_model])
-        .matmul(table.transpose())
-        .reshape([batch, seq, vocabulary])
 }
 
 /// Embeds tokens `[batch, seq]` from position `first` on: `[batch, seq, d_model]`.

@@ -108,7 +108,7 @@ impl LayerPlan {
     ) -> MultiHeadAttention {
         let mut attention = self.attention(mechanism, positions).init(device);
         let sizes = attention.output.weight.lazy_shape().dims();
-        attention.output = linear(sizes, self.spec.bias, &self.residual_initializer, device);
+        attention.output = init_linear(sizes, self.spec.bias, &self.residual_initializer, device);
         attention.query = with_zero_bias(attention.query, device);
         attention.key = attention.key.map(|key| with_zero_bias(key, device));
         attention.value = with_zero_bias(attention.value, device);
@@ -119,11 +119,11 @@ impl LayerPlan {
         let spec = &self.spec;
         let inner_sizes = [spec.d_model, spec.d_feed_forward];
         let outer_sizes = [spec.d_feed_forward, spec.d_model];
-        let inner = || linear(inner_sizes, spec.bias, &self.initializer, device);
+        let inner = || init_linear(inner_sizes, spec.bias, &self.initializer, device);
         FeedForward {
             inner: inner(),
             gate: (spec.activation == Activation::Swiglu).then(inner),
-            outer: linear(outer_sizes, spec.bias, &self.residual_initializer, device),
+            outer: init_linear(outer_sizes, spec.bias, &self.residual_initializer, device),
             dropout: DropoutConfig::new(spec.feed_forward_dropout).init(),
             activation: spec.activation,
         }
@@ -176,7 +176,7 @@ pub(crate) fn normal(std: f64) -> Initializer {
 }
 
 /// Linear layer whose bias, if any, is zero.
-pub(crate) fn linear(
+pub(crate) fn init_linear(
     [from, to]: [usize; 2],
     bias: bool,
     initializer: &Initializer,

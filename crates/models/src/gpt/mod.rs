@@ -34,7 +34,7 @@ use zoo_spec::{GptSpec, Norm};
 pub use self::generate::GptState;
 use crate::blocks::{
     LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
-    linear, logits, normal,
+    init_linear, logits, normal,
 };
 use crate::summary::matrix_or_tied;
 use crate::{Limits, ModelError, Summary, Tokens};
@@ -99,7 +99,7 @@ impl GptConfig {
             norm: plan.layer_norm(device),
             head: (!spec.tie_embeddings).then(|| {
                 let sizes = [spec.d_model, self.vocabulary];
-                linear(sizes, false, &initializer, device)
+                init_linear(sizes, false, &initializer, device)
             }),
             config: self.clone(),
         }

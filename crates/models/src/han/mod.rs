@@ -16,8 +16,8 @@ use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
-use zoo_kernels::dropout;
 use zoo_kernels::recurrent::{Direction, Recurrent, RecurrentConfig};
+use zoo_kernels::{Activation, dropout, linear};
 use zoo_spec::keys::check_keys;
 use zoo_spec::{Cell, HanSpec};
 
@@ -149,7 +149,7 @@ impl Han {
             .forward(sentences, documents.pattern());
         let document = dropout(&self.dropout, pooled.vector); // [documents, 2 * d_sentence]
         HanOutput {
-            logits: self.classifier.forward(document),
+            logits: linear(&self.classifier, Activation::Identity, document),
             word_weights,
             sentence_weights: pooled.weights,
         }

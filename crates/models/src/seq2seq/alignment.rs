@@ -7,6 +7,7 @@ use zoo_attention::mechanisms::additive::additive_with_weights;
 use zoo_attention::mechanisms::local_p::local_predictive_with_weights;
 use zoo_attention::mechanisms::{init_matrix, init_vector};
 use zoo_attention::{AttentionOptions, Pattern, standard};
+use zoo_kernels::{Activation, linear};
 use zoo_spec::{Alignment, Window};
 
 use crate::tokens::padding_pattern;
@@ -70,7 +71,7 @@ impl SourceAttention {
     pub(super) fn project(&self, source: Tensor<3>, lengths: &[usize]) -> ProjectedSource {
         let [batch, seq, d_hidden] = source.dims();
         let key = match &self.key {
-            Some(key) => key.forward(source.clone()),
+            Some(key) => linear(key, Activation::Identity, source.clone()),
             None => source.clone(),
         };
         let one_head = |tensor: Tensor<3>| tensor.reshape([batch, 1, seq, d_hidden]);
@@ -92,7 +93,7 @@ impl SourceAttention {
         let [batch, seq_q, d_hidden] = states.dims();
         let [_, _, seq_k, _] = source.key.dims();
         let query = match &self.query {
-            Some(query) => query.forward(states),
+            Some(query) => linear(query, Activation::Identity, states),
             None => states,
         };
         let query = query.reshape([batch, 1, seq_q, d_hidden]);

@@ -1,10 +1,9 @@
 //! Decoder, step by step or over the whole target at once.
 
 use burn::nn::Linear;
-use burn::tensor::activation::tanh;
 use burn::tensor::{Int, Tensor};
-use zoo_kernels::dropout;
 use zoo_kernels::recurrent::{LayerState, RecurrentState};
+use zoo_kernels::{Activation, dropout, linear};
 use zoo_spec::InputFeeding;
 
 use super::Seq2Seq;
@@ -38,7 +37,7 @@ impl Seq2Seq {
         let (hidden, last) = self.encoder.forward(embedded, Some(source.lengths()), None);
         let last = last.top(); // [batch, d_hidden]
         let initial = |bridge: &Linear| LayerState {
-            hidden: tanh(bridge.forward(last.clone())),
+            hidden: linear(bridge, Activation::Tanh, last.clone()),
             cell: None,
         };
         let d_hidden = self.config.spec.d_hidden;
@@ -64,7 +63,8 @@ impl Seq2Seq {
         let (states, _) = self.decoder.forward(embedded, None, Some(state.recurrent));
         let (context, weights) = self.attention.forward(states.clone(), &state.source, 0);
         let both = Tensor::cat(vec![context, states], 2); // [batch, seq_q, 2 d_hidden]
-        (tanh(self.combination.forward(both)), weights)
+        let combined = linear(&self.combination, Activation::Tanh, both);
+        (combined, weights)
     }
 
     /// The same outputs step by step, with feeding and scheduled sampling.
@@ -124,7 +124,7 @@ impl Seq2Seq {
             }
         };
         let both = Tensor::cat(vec![context, hidden], 1); // [batch, 2 d_hidden]
-        let combined = tanh(self.combination.forward(both));
+        let combined = linear(&self.combination, Activation::Tanh, both);
         state.fed =
             (self.config.spec.input_feeding == InputFeeding::Attentional).then(|| combined.clone());
         state.position += 1;

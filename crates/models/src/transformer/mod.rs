@@ -35,7 +35,7 @@ use zoo_spec::{Norm, TransformerSpec, Tying};
 pub use self::generate::TransformerState;
 use crate::blocks::{
     LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
-    final_norm, linear, logits, normal,
+    final_norm, init_linear, logits, normal,
 };
 use crate::summary::matrix_or_tied;
 use crate::tokens::padding_pattern;
@@ -132,7 +132,7 @@ impl TransformerConfig {
                 norm: norm(),
             },
             head: (spec.tie_embeddings == Tying::None)
-                .then(|| linear(head_sizes, spec.bias, &plan.initializer, device)),
+                .then(|| init_linear(head_sizes, spec.bias, &plan.initializer, device)),
             config: self.clone(),
         }
     }

@@ -26,6 +26,7 @@ use zoo_viz::units::count;
 
 pub(crate) use self::dry_run::dry_run;
 pub(crate) use self::fingerprint::{Checksum, DataFingerprint, SplitFingerprint};
+use self::precision::{HalfInstructions, slow_precision};
 pub(crate) use self::running_loss::UnloggedLoss;
 pub(crate) use self::schedule::PlateauState;
 use self::trainer::Trainer;
@@ -174,6 +175,14 @@ impl<T: Task> Preparation<T> {
         let first = &opened[0];
         note(&format!("device: {first}"));
         check_precision(config, first)?;
+        let precision = config.precision();
+        let instructions = HalfInstructions::detect();
+        if let Some(reason) = slow_precision(first.id.backend, precision, instructions) {
+            note(&format!(
+                "warning: training in {precision} on {} is slower than in f32: {reason}",
+                first.id
+            ));
+        }
 
         let start = Instant::now();
         let texts: Splits<T::Texts> = read_texts(config, note)?;

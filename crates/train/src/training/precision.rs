@@ -8,7 +8,7 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Tensor};
 use zoo_config::{Config, LossScale};
-use zoo_spec::Dtype;
+use zoo_spec::{Backend, Dtype};
 
 use crate::run::ScaleState;
 
@@ -35,6 +35,50 @@ pub(crate) fn burn_dtype(dtype: Dtype) -> DType {
         Dtype::F32 => DType::F32,
         Dtype::F16 => DType::F16,
         Dtype::Bf16 => DType::BF16,
+    }
+}
+
+/// Half-precision matmul instructions of the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HalfInstructions {
+    f16: bool,
+    bf16: bool,
+}
+
+impl HalfInstructions {
+    pub(crate) fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        return Self {
+            f16: is_x86_feature_detected!("avx512fp16"),
+            bf16: is_x86_feature_detected!("avx512bf16"),
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        Self {
+            f16: false,
+            bf16: false,
+        }
+    }
+}
+
+/// Why a step is slower in this precision than in `f32`, if it is.
+pub(crate) fn slow_precision(
+    backend: Backend,
+    precision: Dtype,
+    instructions: HalfInstructions,
+) -> Option<&'static str> {
+    let has_instructions = match precision {
+        Dtype::F32 => return None,
+        Dtype::F16 => instructions.f16,
+        Dtype::Bf16 => instructions.bf16,
+    };
+    match backend {
+        Backend::Flex | Backend::Ndarray => Some("it converts tensors to f32 and back"),
+        Backend::TchCpu if !has_instructions => {
+            Some("this processor has no instructions for this type")
+        }
+        // `tch` has been resolved.
+        Backend::Tch | Backend::TchCpu | Backend::TchCuda => None,
+        Backend::Wgpu | Backend::Vulkan | Backend::Cuda => None,
     }
 }
 
@@ -86,6 +130,39 @@ impl LossScaler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_precision_without_instructions_is_slow() {
+        let instructions = |f16, bf16| HalfInstructions { f16, bf16 };
+        let reason = |backend, precision, instructions| {
+            slow_precision(backend, precision, instructions).is_some()
+        };
+        for backend in Backend::ALL {
+            assert!(!reason(backend, Dtype::F32, instructions(false, false)));
+            for precision in [Dtype::F16, Dtype::Bf16] {
+                let converts = matches!(backend, Backend::Flex | Backend::Ndarray);
+                assert_eq!(
+                    reason(backend, precision, instructions(true, true)),
+                    converts
+                );
+                let is_slow = converts || backend == Backend::TchCpu;
+                assert_eq!(
+                    reason(backend, precision, instructions(false, false)),
+                    is_slow
+                );
+            }
+        }
+        assert!(reason(
+            Backend::TchCpu,
+            Dtype::F16,
+            instructions(false, true)
+        ));
+        assert!(!reason(
+            Backend::TchCpu,
+            Dtype::Bf16,
+            instructions(false, true)
+        ));
+    }
 
     #[test]
     fn a_dynamic_scale_halves_on_overflow_and_doubles_after_the_growth_interval() {

@@ -11,9 +11,9 @@ use super::finite::{add_non_finite_by_key, add_non_finite_by_query, finite_copy}
 use super::hard::NO_KEY;
 use super::kernel::{KEYS, QUERIES, columns_of, columns_to_rows, rows_of};
 use super::tile_gradients::{GradTarget, QueryRows, TileBuffers};
-use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
 use crate::pattern::gather::Indices;
+use zoo_kernels::cpu::scratch::Scratch;
 
 dispatch! {
     /// The gradients of some rows of tiles.

@@ -15,9 +15,9 @@ use zoo_kernels::cpu::{InstructionSet, Simd};
 use super::call::{Call, STATS, Tile, Visible};
 use super::kernel::KEYS;
 use super::score::{add_bias, apply_softcap};
-use crate::cpu::scratch::Scratch;
 use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
+use zoo_kernels::cpu::scratch::Scratch;
 
 /// The most queries per head that are computed here: from a dozen on, a tile of 64 is faster.
 pub(super) const MAX_QUERIES: usize = 8;

@@ -17,8 +17,8 @@ use super::kernel::{
 };
 use super::score::{finish_scores, write_dropout_factors};
 use crate::analysis::weights::HardSelection;
-use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
+use zoo_kernels::cpu::scratch::Scratch;
 
 dispatch! {
     /// One tile of queries.

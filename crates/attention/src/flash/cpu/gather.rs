@@ -13,9 +13,9 @@ use super::call::{BackwardInputs, Call, GradSlices, STATS};
 use super::forward::{self, Start};
 use super::kernel::{KEYS, QUERIES};
 use super::parts;
-use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
 use crate::pattern::gather::{GatherPlan, Indices, MAX_KEYS, MAX_QUERIES};
+use zoo_kernels::cpu::scratch::Scratch;
 
 const _: () = assert!(MAX_QUERIES <= QUERIES && MAX_KEYS <= KEYS);
 

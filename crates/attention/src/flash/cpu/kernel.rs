@@ -9,7 +9,7 @@ use std::f32::consts::LN_2;
 use zoo_kernels::cpu::matmul::Scalars;
 use zoo_kernels::cpu::{Simd, sigmoid};
 
-use crate::cpu::transpose::transpose;
+use zoo_kernels::cpu::transpose::transpose;
 
 /// Queries in a tile: four AVX-512 registers, eight AVX2 ones.
 pub(super) const QUERIES: usize = 64;

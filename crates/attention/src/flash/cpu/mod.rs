@@ -30,9 +30,9 @@ pub(super) use self::call::{BackwardInputs, Call, Heads, STATS};
 use self::forward::Start;
 use self::kernel::{KEYS, QUERIES};
 use super::call::{Program, TiledSettings, tiles};
-use crate::cpu::scratch::Scratch;
 use crate::pattern::rule::Rule;
 use crate::pattern::{Examples, TilePlan, cached_plan};
+use zoo_kernels::cpu::scratch::Scratch;
 
 pub(super) fn plan(settings: &TiledSettings) -> Arc<TilePlan> {
     let tile = [QUERIES, KEYS];

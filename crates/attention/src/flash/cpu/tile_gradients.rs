@@ -15,9 +15,9 @@ use super::kernel::{
 };
 use super::score::{finish_scores, write_dropout_factors};
 use crate::analysis::weights::HardSelection;
-use crate::cpu::scratch::Scratch;
 use crate::flash::call::Program;
 use crate::pattern::gather::Indices;
+use zoo_kernels::cpu::scratch::Scratch;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GradTarget {

@@ -5,7 +5,7 @@ use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
 use zoo_kernels::cpu::{InstructionSet, Simd, dispatch};
 
 use super::hashing::Directions;
-use crate::cpu::scratch::Scratch;
+use zoo_kernels::cpu::scratch::Scratch;
 
 /// Queries in a task.
 const ROWS: usize = 64;

@@ -29,7 +29,7 @@ use super::matmul::{
 };
 use super::rows::{self, Strided};
 use super::state::State;
-use crate::cpu::scratch::Scratch;
+use zoo_kernels::cpu::scratch::Scratch;
 
 /// Results of the forward pass and output gradients.
 #[derive(Clone, Copy)]

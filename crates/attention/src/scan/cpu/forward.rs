@@ -10,7 +10,7 @@ use super::load::{Shift, load_keys, map_queries};
 use super::matmul::{Factor, lower_products, lower_times, multiply, transpose};
 use super::rows;
 use super::state::State;
-use crate::cpu::scratch::Scratch;
+use zoo_kernels::cpu::scratch::Scratch;
 
 /// Where the results of the forward pass go.
 pub(super) struct Outputs<'a> {

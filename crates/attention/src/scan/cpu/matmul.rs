@@ -4,7 +4,7 @@ use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
 use zoo_kernels::cpu::{InstructionSet, Simd, dispatch};
 
 use super::CHUNK;
-use crate::cpu::transpose;
+use zoo_kernels::cpu::transpose;
 
 /// Rows of a triangle that are computed at once: their columns are rounded up to this number, which
 /// is a multiple of the lanes of every instruction set.

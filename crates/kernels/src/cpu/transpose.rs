@@ -1,6 +1,6 @@
 //! Transposition of matrices.
 
-use zoo_kernels::cpu::Simd;
+use super::Simd;
 
 /// Transposes a matrix: `into` gets `columns` rows of `rows` elements.
 ///
@@ -9,7 +9,7 @@ use zoo_kernels::cpu::Simd;
 /// The instructions of `S` are enabled; `from` can be read and `into` written with these sizes and
 /// strides, and they do not overlap.
 #[inline(always)]
-pub(crate) unsafe fn transpose<S: Simd>(
+pub unsafe fn transpose<S: Simd>(
     [rows, columns]: [usize; 2],
     (from, from_stride): (*const f32, usize),
     (into, into_stride): (*mut f32, usize),

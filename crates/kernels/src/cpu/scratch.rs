@@ -1,4 +1,4 @@
-//! Scratch memory for the tiles or chunks of a task, reused by the thread.
+//! Scratch memory for the tiles, chunks or panels of a task, reused by the thread.
 
 use std::cell::RefCell;
 
@@ -11,16 +11,16 @@ thread_local! {
 ///
 /// It is split into slices instead of being passed to a closure: a closure would be compiled
 /// without the target features of the function that contains it.
-pub(crate) struct Scratch(Vec<f32>);
+pub struct Scratch(Vec<f32>);
 
 impl Scratch {
     /// Takes a buffer from the pool, or creates one.
-    pub(crate) fn take() -> Self {
+    pub fn take() -> Self {
         Self(POOL.with_borrow_mut(Vec::pop).unwrap_or_default())
     }
 
     /// Slices of the given lengths, each aligned to a cache line, with unspecified contents.
-    pub(crate) fn split<const N: usize>(&mut self, lengths: [usize; N]) -> [&mut [f32]; N] {
+    pub fn split<const N: usize>(&mut self, lengths: [usize; N]) -> [&mut [f32]; N] {
         const LINE: usize = 16;
         let total: usize = lengths.iter().map(|l| l.next_multiple_of(LINE)).sum();
         if self.0.len() < total + LINE {

@@ -1,0 +1,121 @@
+//! Matmul of matrices of any size, with bias and activation.
+//!
+//! The crate `gemm` multiplies in blocks that fit the caches. For a left factor of few rows, as in
+//! generation, memory bandwidth is the limit, and `few_rows` reads the right factor once in the
+//! order of its memory.
+
+mod few_rows;
+mod finish;
+#[cfg(test)]
+mod tests;
+
+pub use self::finish::{Activation, Finish};
+pub(crate) use self::finish::{column_sums, finish_backward};
+
+/// A matrix of contiguous rows or columns.
+#[derive(Debug, Clone, Copy)]
+pub struct Matrix<'a> {
+    elements: &'a [f32],
+    /// Distance of rows, or of columns if `is_transposed`.
+    stride: usize,
+    is_transposed: bool,
+}
+
+impl<'a> Matrix<'a> {
+    /// A matrix `[rows, columns]` in row-major order, or in column-major order if `is_transposed`.
+    pub fn new(elements: &'a [f32], [rows, columns]: [usize; 2], is_transposed: bool) -> Self {
+        Self {
+            elements,
+            stride: if is_transposed { rows } else { columns },
+            is_transposed,
+        }
+    }
+
+    /// The strides of columns and rows.
+    #[cfg(feature = "host")]
+    fn strides(self) -> [isize; 2] {
+        match self.is_transposed {
+            false => [1, self.stride as isize],
+            true => [self.stride as isize, 1],
+        }
+    }
+}
+
+/// Multiply-adds that are worth a second thread, about 10 us.
+#[cfg(feature = "host")]
+const MIN_PARALLEL: usize = 1 << 20;
+
+/// `c = a · b` with `a: [rows, inner]`, `b: [inner, columns]` and `c: [rows, columns]`, then `finish`
+/// of every element.
+///
+/// # Panics
+///
+/// If a matrix has fewer elements.
+pub fn gemm(
+    [rows, inner, columns]: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    c: &mut [f32],
+    finish: Finish<'_>,
+) {
+    assert!(
+        a.elements.len() >= rows * inner
+            && b.elements.len() >= inner * columns
+            && c.len() == rows * columns
+            && finish.fits(rows, columns),
+        "matmul of [{rows}, {inner}] and [{inner}, {columns}] out of bounds"
+    );
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    let size = [rows, inner, columns];
+    if inner == 0 {
+        c.fill(0.0);
+    } else if rows <= few_rows::MAX_ROWS {
+        few_rows::multiply(size, a, b, c);
+    } else {
+        multiply(size, a, b, c);
+    }
+    finish.apply(c, columns);
+}
+
+/// Without a host backend, these kernels are not called.
+#[cfg(not(feature = "host"))]
+use self::few_rows::multiply;
+
+#[cfg(feature = "host")]
+fn multiply([rows, inner, columns]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32]) {
+    use gemm::Parallelism;
+
+    let parallelism = match rows * inner * columns {
+        // Zero stands for all threads.
+        MIN_PARALLEL.. => Parallelism::Rayon(0),
+        _ => Parallelism::None,
+    };
+    let [a_column, a_row] = a.strides();
+    let [b_column, b_row] = b.strides();
+    // SAFETY: the matrices have these elements, and the output is not read.
+    unsafe {
+        gemm::gemm(
+            rows,
+            columns,
+            inner,
+            c.as_mut_ptr(),
+            1,
+            columns as isize,
+            false,
+            a.elements.as_ptr(),
+            a_column,
+            a_row,
+            b.elements.as_ptr(),
+            b_column,
+            b_row,
+            0.0,
+            1.0,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
