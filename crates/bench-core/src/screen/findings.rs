@@ -14,10 +14,10 @@ const MAX_FINDINGS: usize = 5;
 /// Differences to the references beyond the noise: first the fastest mechanism at the longest
 /// length, then flash there, then mechanisms that overtake a reference; each by size.
 pub(crate) fn findings(cases: &[CaseLine]) -> Vec<String> {
-    use Reference::{Flash, PyTorch, Standard};
+    use Reference::{Burn, Flash, PyTorch, Standard};
     let ours = cases
         .iter()
-        .filter(|case| !case.is_matmul() && case.id.backend != "pytorch");
+        .filter(|case| !case.is_matmul() && case.id.is_ours());
     let ours = ours.filter(|case| case.samples().is_some());
     let mut findings: Vec<(usize, f64, String)> = Vec::new();
     for (_, members) in group(ours, |case| (&case.id.problem, case.id.pass)) {
@@ -29,14 +29,14 @@ pub(crate) fn findings(cases: &[CaseLine]) -> Vec<String> {
         let fastest = fastest.filter(|case| !is_flash(case));
         let has_flash = at_longest().any(|case| is_flash(&case));
         let references = if has_flash {
-            [Flash, Standard]
+            &[Flash, Standard][..]
         } else {
-            [PyTorch, Standard]
+            &[PyTorch, Burn, Standard]
         };
         let fastest = fastest.map(|case| (usize::from(!has_flash), case, references));
         let flash = at_longest()
             .filter(is_flash)
-            .map(|case| (1, case, [PyTorch, Standard]));
+            .map(|case| (1, case, &[PyTorch, Burn, Standard][..]));
         for (kind, case, references) in fastest.into_iter().chain(flash) {
             let finding = difference(case, references, cases);
             findings.extend(finding.map(|(size, text)| (kind, size, text)));
@@ -60,7 +60,7 @@ fn beyond_spread(case: &CaseLine, other: &CaseLine) -> Option<f64> {
 /// The largest factor of a case to the references, and a sentence with all of them.
 fn difference(
     case: &CaseLine,
-    references: [Reference; 2],
+    references: &[Reference],
     cases: &[CaseLine],
 ) -> Option<(f64, String)> {
     let peak = |case: &CaseLine| Some(case.samples()?.peak.as_ref()?.bytes as f64);
