@@ -78,7 +78,9 @@ fn difference(
         let memory = peak(case)
             .zip(peak(other))
             .map(|(ours, theirs)| 100.0 * ours / theirs);
-        let memory = memory.filter(|percent| !(50.0..200.0).contains(percent));
+        // A tiny case can have a measured memory of 0.
+        let is_notable = |percent: &f64| percent.is_finite() && !(50.0..200.0).contains(percent);
+        let memory = memory.filter(is_notable);
         let memory = memory.map(|percent| format!(" with {percent:.0}% of its memory"));
         let memory = memory.unwrap_or_default();
         parts.push(format!("{factor}x {speed} than {reference}{memory}"));
@@ -134,7 +136,20 @@ fn overtaking(
 mod tests {
     use super::*;
     use crate::pool::pool;
+    use crate::record::{Outcome, Peak};
     use crate::test_utils::{line, steady};
+
+    #[test]
+    fn memory_is_not_compared_with_none() {
+        let mut standard = steady("standard", 256, 2.0);
+        if let Outcome::Measured(measured) = &mut standard.report.outcome {
+            let how = "resident".to_owned();
+            measured.peak = Some(Peak { bytes: 0, how });
+        }
+        let found = findings(&pool(&[standard, steady("flash", 256, 1.0)]));
+        let expected = "layer, forward, length 256: flash is 2.00x faster than standard";
+        assert_eq!(found, [expected]);
+    }
 
     #[test]
     fn findings_are_beyond_the_spread_and_at_most_five() {
