@@ -17,8 +17,8 @@ fn burn_attention(arguments: &str) -> Report {
 #[test]
 fn time_memory_and_error_are_reported() {
     for arguments in [
-        "--problem gpt2 --pass forward",
-        "--problem gpt2 --pass train",
+        "--problem layer-causal --pass forward",
+        "--problem layer-causal --pass train",
         "--problem decode-step --pass decode",
     ] {
         let report = burn_attention(arguments);
