@@ -10,18 +10,18 @@ use zoo_attention::{DecodeCache, MechanismConfig};
 use zoo_bench_core::case::{Fault, MATMUL_SIZE, Pass, queries_to_check};
 use zoo_bench_core::record::{Measured, Outcome, Peak, Report};
 use zoo_conformance::{Errors, Tensors, compare_context, compare_forward, compare_gradients};
-use zoo_oracle::{Mask, Mismatch, Problem};
+use zoo_oracle::{Inputs, Mask, Mismatch, Problem};
 use zoo_spec::Mechanism;
 
 use crate::Setting;
 use crate::timing::{peak_memory, samples, sync};
 
 /// A repeatable computation with its inputs on the device. The return value holds the results.
-type Workload = Box<dyn FnMut() -> Box<dyn Any>>;
+pub(crate) type Workload = Box<dyn FnMut() -> Box<dyn Any>>;
 
 /// Samples and peak memory of a workload including its inputs. Memory is measured first, in a
 /// process that has only run `warm_up`, which starts threads and initialises backend and kernels.
-fn measure(
+pub(crate) fn measure(
     mut warm_up: Workload,
     make: impl FnOnce() -> Workload,
     setting: Setting<'_>,
@@ -63,30 +63,50 @@ pub(crate) fn measure_attention(
 ) -> Result<Report> {
     let (pass, device) = (setting.pass, setting.device());
     let mechanism = MechanismConfig::from(mechanism);
+    let work = |problem: &Problem| work(mechanism, problem, pass, &device);
+    let (seconds, peak) = measure(work(&warm_up_problem(pass)), || work(problem), setting)?;
+
+    let (checked, kernel) = check(&mechanism, problem, setting);
+    Ok(Report {
+        kernel: kernel.map(str::to_owned),
+        ..outcome(seconds, peak, checked).into()
+    })
+}
+
+/// A small problem that every mechanism supports.
+pub(crate) fn warm_up_problem(pass: Pass) -> Problem {
     let queries = match pass {
         Pass::Decode | Pass::Generate => 1,
         Pass::Forward | Pass::Train => 8,
     };
-    let small = Problem {
-        // Supported by every mechanism.
+    Problem {
         mask: Mask::Causal,
         ..Problem::new("small", [1, 1, queries, 8, 8])
-    };
-    let work = |problem: &Problem| work(mechanism, problem, pass, &device);
-    let (seconds, peak) = measure(work(&small), || work(problem), setting)?;
+    }
+}
 
-    let (checked, kernel) = check(&mechanism, problem, setting);
-    let outcome = match checked {
+/// The measurements, unless the results are wrong.
+pub(crate) fn outcome(
+    seconds: Vec<f64>,
+    peak: Option<Peak>,
+    checked: Result<Errors, Mismatch>,
+) -> Outcome {
+    match checked {
         Ok(errors) => measured(seconds, peak, Some(errors.context.max(errors.gradients))),
         Err(mismatch) => Outcome::Wrong {
             error: mismatch.error.is_finite().then_some(mismatch.error),
             detail: mismatch.to_string(),
         },
-    };
-    Ok(Report {
-        kernel: kernel.map(str::to_owned),
-        ..outcome.into()
-    })
+    }
+}
+
+/// The queries that are compared with the oracle, and inputs in which only these have an output
+/// gradient.
+pub(crate) fn checked_inputs(problem: &Problem) -> (Vec<usize>, Inputs) {
+    let queries = queries_to_check(problem);
+    let mut inputs = problem.inputs();
+    inputs.zero_output_grad_except(&queries, problem.d_value);
+    (queries, inputs)
 }
 
 fn work(mechanism: MechanismConfig, problem: &Problem, pass: Pass, device: &Device) -> Workload {
@@ -136,9 +156,7 @@ fn check(
     problem: &Problem,
     setting: Setting<'_>,
 ) -> (Result<Errors, Mismatch>, Option<&'static str>) {
-    let queries = queries_to_check(problem);
-    let mut inputs = problem.inputs();
-    inputs.zero_output_grad_except(&queries, problem.d_value);
+    let (queries, inputs) = checked_inputs(problem);
     let mut tensors = Tensors::new(problem, &inputs, &setting.device());
     if setting.fault == Some(Fault::Wrong) {
         tensors.options.scale = Some(2.0 * problem.scale());

@@ -1,6 +1,7 @@
 //! Benchmark program: measures one case on one device and prints a line of JSON.
 
 mod attention;
+mod burn_attention;
 mod model;
 mod timing;
 
@@ -10,12 +11,14 @@ use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use clap::Parser;
 use zoo_backend::{BackendId, Dtype, OpenDevice};
+use zoo_bench_core::burn::SUBJECT as BURN_ATTENTION;
 use zoo_bench_core::case::{Case, Fault, Pass, Task, parse_length, problem};
 use zoo_bench_core::model::{ModelName, Setup, Size};
 use zoo_bench_core::plan::Sampling;
 use zoo_spec::{Mechanism, printable_text};
 
 use self::attention::{measure_attention, measure_matmul};
+use self::burn_attention::measure_burn_attention;
 use self::model::measure_model;
 
 #[derive(Parser)]
@@ -29,7 +32,7 @@ struct Arguments {
     #[arg(long, default_value = "f32")]
     dtype: Dtype,
 
-    /// Mechanism, or matmul [default: standard; in a model, its default attention]
+    /// Mechanism, matmul or burn-attention [default: standard; in a model, its default attention]
     #[arg(long)]
     mechanism: Option<String>,
 
@@ -107,6 +110,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut report = match &case.task {
         Task::Matmul => measure_matmul(setting)?,
         Task::Attention { mechanism, problem } => measure_attention(*mechanism, problem, setting)?,
+        Task::BurnAttention { problem } => measure_burn_attention(problem, setting)?,
         Task::Model { setup, attention } => measure_model(setup, *attention, setting)?,
     };
     report.device = Some(opened.to_string());
@@ -144,16 +148,23 @@ fn exhaust_memory() -> ! {
 impl Arguments {
     fn case(&self) -> Result<Case> {
         let named = self.mechanism.as_deref();
-        let is_matmul = named == Some("matmul");
-        let mechanism = named.filter(|_| !is_matmul).map(str::parse).transpose()?;
+        let (is_matmul, is_burn) = (named == Some("matmul"), named == Some(BURN_ATTENTION));
+        let mechanism = named.filter(|_| !is_matmul && !is_burn);
+        let mechanism = mechanism.map(str::parse).transpose()?;
         let case = match self.model {
             None if is_matmul => Case::matmul(),
+            None if is_burn => Case::burn_attention(problem(&self.problem, self.seq)?, self.pass),
             None => {
                 let mechanism = mechanism.unwrap_or(Mechanism::Standard);
                 Case::attention(mechanism, problem(&self.problem, self.seq)?, self.pass)
             }
             Some(name) => {
-                ensure!(!is_matmul, "--mechanism matmul cannot be used with --model");
+                let is_attention = !is_matmul && !is_burn;
+                let named = named.unwrap_or_default();
+                ensure!(
+                    is_attention,
+                    "--mechanism {named} cannot be used with --model"
+                );
                 let setup = Setup::new(name.model, name.size.unwrap_or(Size::Small));
                 let n = self.seq.unwrap_or(setup.n);
                 let attention = mechanism.unwrap_or(name.model.default_attention());

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use common::{backend, cases, comparison, measured, run, tiny_models};
 use libtest_mimic::{Arguments, Failed, Trial};
 use zoo_bench_core::case::Case;
+use zoo_bench_core::library::Rival;
 use zoo_bench_core::pytorch::PyTorch;
 use zoo_bench_core::record::CaseLine;
 use zoo_bench_core::run::Comparison;
@@ -34,13 +35,13 @@ fn lines(cases: Vec<Case>) -> Result<(Vec<CaseLine>, String), Failed> {
     let environment = vec![("PYTHONPATH", packages.into())];
     let pytorch = PyTorch::new("python3".into(), scripts, environment, "cpu")?;
     Ok(run(&Comparison {
-        pytorch: Some(pytorch),
+        rivals: vec![Rival::PyTorch(pytorch)],
         ..comparison(cases)
     }))
 }
 
 fn is_theirs(line: &&CaseLine) -> bool {
-    line.id.backend == "pytorch"
+    !line.id.is_ours()
 }
 
 /// PyTorch gets the same inputs and computes the same results, forward and backward: causal,

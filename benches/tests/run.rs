@@ -4,17 +4,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{cases, comparison, compiles_kernels, measured, run, zoo_bench};
+use common::{cases, comparison, compiles_kernels, measured, report, run};
 use zoo_bench_core::case::Fault;
 use zoo_bench_core::child::Limits;
-use zoo_bench_core::record::{Outcome, Report};
+use zoo_bench_core::record::Outcome;
 use zoo_bench_core::run::Comparison;
-
-fn report(arguments: &str) -> Report {
-    let output = zoo_bench(&format!("--warm-up 0 --min-time 0.01 {arguments}"));
-    assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
 
 #[test]
 fn time_memory_and_error_are_reported() {

@@ -62,7 +62,7 @@ enum Command {
     #[command(after_help = examples!(
         "cargo xtask bench",
         "cargo xtask bench --mechanism flash,linear --seq 1024,4096 --pass train",
-        "cargo xtask bench --backend flex,tch-cpu --vs pytorch",
+        "cargo xtask bench --backend flex,tch-cpu --vs pytorch,burn",
         "cargo xtask bench --list",
     ))]
     Bench(Box<bench::Bench>),

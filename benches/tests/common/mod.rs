@@ -35,6 +35,13 @@ pub(crate) fn zoo_bench(arguments: &str) -> Output {
         .expect("started")
 }
 
+/// The report of a case with few samples.
+pub(crate) fn report(arguments: &str) -> Report {
+    let output = zoo_bench(&format!("--warm-up 0 --min-time 0.01 {arguments}"));
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
 pub(crate) fn measured<'a>(case: &dyn Debug, report: &'a Report) -> &'a Measured {
     let outcome = &report.outcome;
     outcome

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use zoo_oracle::{Problem, Requirement, bench_only, catalogue, find};
 use zoo_spec::{Mechanism, MechanismConfig, UnknownName, names};
 
+use crate::burn;
 use crate::model::Setup;
 
 names! {
@@ -64,6 +65,10 @@ pub enum Task {
         /// The problem, with the number of key/value heads of the mechanism.
         problem: Box<Problem>,
     },
+    /// Burn's own attention.
+    BurnAttention {
+        problem: Box<Problem>,
+    },
     Model {
         setup: Setup,
         attention: Mechanism,
@@ -91,6 +96,11 @@ impl Case {
         Self::new(Task::Attention { mechanism, problem }, pass)
     }
 
+    pub fn burn_attention(problem: Problem, pass: Pass) -> Self {
+        let problem = Box::new(problem);
+        Self::new(Task::BurnAttention { problem }, pass)
+    }
+
     pub fn model(setup: Setup, attention: Mechanism, pass: Pass) -> Self {
         Self::new(Task::Model { setup, attention }, pass)
     }
@@ -99,6 +109,7 @@ impl Case {
         match &self.task {
             Task::Matmul => "matmul",
             Task::Attention { mechanism, .. } => mechanism.name(),
+            Task::BurnAttention { .. } => burn::SUBJECT,
             Task::Model { attention, .. } => attention.name(),
         }
     }
@@ -106,7 +117,9 @@ impl Case {
     pub fn name(&self) -> String {
         match &self.task {
             Task::Matmul => "matmul".to_owned(),
-            Task::Attention { problem, .. } => problem.name.to_owned(),
+            Task::Attention { problem, .. } | Task::BurnAttention { problem } => {
+                problem.name.to_owned()
+            }
             Task::Model { setup, .. } => setup.name(),
         }
     }
@@ -115,14 +128,14 @@ impl Case {
     pub fn n(&self) -> usize {
         match &self.task {
             Task::Matmul => MATMUL_SIZE,
-            Task::Attention { problem, .. } => problem.seq_k,
+            Task::Attention { problem, .. } | Task::BurnAttention { problem } => problem.seq_k,
             Task::Model { setup, .. } => setup.n,
         }
     }
 
     pub fn tokens(&self) -> Option<usize> {
         match &self.task {
-            Task::Matmul | Task::Attention { .. } => None,
+            Task::Matmul | Task::Attention { .. } | Task::BurnAttention { .. } => None,
             Task::Model { setup, .. } => Some(setup.tokens(self.pass)),
         }
     }
@@ -134,7 +147,10 @@ impl Case {
             (Task::Model { setup, attention }, pass) => {
                 return setup.unsupported_reason(*attention, pass);
             }
-            (Task::Attention { .. }, Pass::Generate) => Some("generate is for models only"),
+            (Task::Attention { .. } | Task::BurnAttention { .. }, Pass::Generate) => {
+                Some("generate is for models only")
+            }
+            (Task::BurnAttention { problem }, _) => return burn::unsupported_reason(problem),
             (Task::Attention { mechanism, problem }, pass) => {
                 let decoding = MechanismConfig::from(*mechanism).capabilities().decoding;
                 let mut inputs = Requirement::ALL.iter().filter(|input| input.is_in(problem));
@@ -158,6 +174,12 @@ pub fn queries_to_check(problem: &Problem) -> Vec<usize> {
     } else {
         problem.sample_queries(SAMPLE)
     }
+}
+
+/// The problem of the catalogue with its own number of key and value heads.
+pub(crate) fn own_problem(of_mechanism: &Problem) -> Problem {
+    let own = problem(of_mechanism.name, Some(of_mechanism.seq_k));
+    own.unwrap_or_else(|_| of_mechanism.clone())
 }
 
 /// Looks up a problem in the catalogue, with sequence length `n` if given.

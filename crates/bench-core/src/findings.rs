@@ -1,5 +1,7 @@
 //! Scaling of time and memory with sequence length, and crossover lengths between mechanisms.
 
+use crate::burn;
+use crate::library::Library;
 use crate::pool::{distinct, group};
 use crate::pytorch::SDPA;
 use crate::record::{CaseLine, Measured};
@@ -15,6 +17,13 @@ pub struct Series {
     pub subject: String,
     pub times: Curve,
     pub memory: Curve,
+}
+
+impl Series {
+    /// The library that was measured; `None` is ours.
+    pub(crate) fn library(&self) -> Option<Library> {
+        Library::of(&self.backend, &self.subject)
+    }
 }
 
 /// The lines of one pair of plots (time and memory).
@@ -67,10 +76,10 @@ fn series(members: &[&CaseLine]) -> Vec<Series> {
 }
 
 /// Mechanisms that the others are compared with.
-const REFERENCES: [&str; 3] = ["flash", "standard", SDPA];
+const REFERENCES: [&str; 4] = ["flash", "standard", SDPA, burn::SUBJECT];
 
 /// Sentences on how time and memory scale, and where a mechanism overtakes `flash`, `standard` or
-/// PyTorch's SDPA, or is overtaken.
+/// the attention of another library, or is overtaken.
 pub fn findings(families: &[Family]) -> Vec<String> {
     let mut findings = Vec::new();
     for family in families {

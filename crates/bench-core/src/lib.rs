@@ -8,10 +8,12 @@
     reason = "not published: only items whose names and types are not enough are documented"
 )]
 
+pub mod burn;
 pub mod case;
 pub mod child;
 pub mod compare;
 pub mod findings;
+pub mod library;
 pub mod machine;
 pub mod model;
 pub mod plan;

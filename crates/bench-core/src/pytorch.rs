@@ -15,7 +15,8 @@ use zoo_spec::{Dtype, Mechanism};
 
 use self::expected::Expected;
 use self::support::{needs_dense_mask, unsupported_reason};
-use crate::case::{Case, Pass, Task};
+use crate::case::{Case, Pass, Task, own_problem};
+use crate::library::is_last_of_problem;
 use crate::model::{Model, Setup};
 use crate::record::{CaseId, CaseLine, Outcome, Report, Skipped};
 use crate::run::Environment;
@@ -26,6 +27,7 @@ pub(crate) fn subject(task: &Task) -> &'static str {
     match task {
         Task::Matmul => "matmul",
         Task::Attention { mechanism, .. } => subject_of(mechanism.name()),
+        Task::BurnAttention { .. } => SDPA,
         Task::Model { setup, .. } => match setup.model {
             Model::Han | Model::Seq2Seq => "additive",
             Model::Transformer | Model::Gpt | Model::Classifier => SDPA,
@@ -82,7 +84,10 @@ impl PyTorch {
     /// The command that measures a case, after its inputs have been written.
     pub(crate) fn command(&self, case: &Case, dtype: Dtype) -> io::Result<Command> {
         let (script, flag, path) = match &case.task {
-            Task::Matmul => return Err(io::Error::other("matmul is not compared")),
+            Task::Matmul | Task::BurnAttention { .. } => {
+                let message = format!("{} is not compared", case.subject());
+                return Err(io::Error::other(message));
+            }
             Task::Attention { mechanism, problem } => {
                 let inputs = self.write_inputs(*mechanism, problem)?;
                 ("attention.py", "--inputs", inputs)
@@ -177,23 +182,16 @@ pub fn skipped(case: &Case) -> Option<Skipped> {
 /// The PyTorch cases that run after `cases[i]`: the same mechanism; SDPA, once for each problem; a
 /// model, once for all its attention mechanisms.
 pub(crate) fn cases_after(cases: &[Case], i: usize) -> Vec<Case> {
-    let case = &cases[i];
-    let is_same = |other: &&Case| {
-        let key = |case: &Case| (case.name(), case.n(), case.pass);
-        key(other) == key(case)
-    };
-    let is_last = !cases[i + 1..].iter().any(|other| is_same(&other));
+    let (case, is_last) = (&cases[i], is_last_of_problem(cases, i));
     let compared = match &case.task {
-        Task::Matmul => vec![],
+        Task::Matmul | Task::BurnAttention { .. } => vec![],
         Task::Model { .. } if is_last => vec![case.clone()],
         Task::Model { .. } => vec![],
         Task::Attention { problem, .. } => {
             let mut compared = vec![case.clone()];
-            let mut same = cases.iter().filter(is_same);
+            let mut same = cases.iter().filter(|other| other.is_same_problem(case));
             if is_last && !same.any(|other| subject(&other.task) == SDPA) {
-                // With its own number of key and value heads.
-                let own = crate::case::problem(problem.name, Some(problem.seq_k));
-                let own = own.unwrap_or_else(|_| (**problem).clone());
+                let own = own_problem(problem);
                 compared.push(Case::attention(Mechanism::Flash, own, case.pass));
             }
             compared
@@ -215,7 +213,7 @@ pub(crate) fn with_flops_of_ours(
     };
     let is_ours = |line: &&CaseLine| {
         let attention = line.id.subject.parse();
-        line.id.backend != id.backend
+        line.id.is_ours()
             && line.id.is_same_problem(id)
             && attention.is_ok_and(|attention| setup.model.is_equivalent_in_pytorch(attention))
     };

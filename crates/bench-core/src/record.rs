@@ -26,7 +26,7 @@ pub struct Skipped {
     pub problem: String,
     pub n: usize,
     pub pass: Pass,
-    /// The mechanism, or the PyTorch case.
+    /// The mechanism, or the case of another library.
     pub subject: String,
     pub reason: String,
 }
@@ -67,7 +67,7 @@ pub struct CaseId {
     /// Number of keys, or sequence length of a model.
     pub n: usize,
     pub pass: Pass,
-    /// The (attention) mechanism, `matmul`, or the PyTorch implementation.
+    /// The (attention) mechanism, `matmul`, the PyTorch implementation, or `burn-attention`.
     pub subject: String,
 }
 

@@ -2,6 +2,7 @@
 
 use zoo_spec::names;
 
+use crate::library::Library;
 use crate::pytorch::{SDPA, subject_of};
 use crate::record::{CaseId, CaseLine};
 
@@ -14,6 +15,8 @@ names! {
         Sdpa = "SDPA",
         /// The same mechanism or model in PyTorch.
         PyTorch = "PyTorch",
+        /// Burn's own attention on the same problem and backend.
+        Burn = "Burn",
         /// The same case of an earlier run.
         Baseline = "baseline",
     }
@@ -22,7 +25,7 @@ names! {
 impl Reference {
     /// The reference of a case among `cases`, or among those of the earlier run.
     pub(crate) fn of<'a>(self, case: &CaseLine, cases: &'a [CaseLine]) -> Option<&'a CaseLine> {
-        let is_pytorch = |other: &CaseId| other.backend == "pytorch";
+        let is_pytorch = |other: &CaseId| other.library() == Some(Library::PyTorch);
         let is_reference = |other: &CaseId| match self {
             Self::Flash | Self::Standard => {
                 other.backend == case.id.backend && other.subject == self.name()
@@ -30,6 +33,9 @@ impl Reference {
             Self::Sdpa => is_pytorch(other) && other.subject == SDPA && !case.is_model(),
             Self::PyTorch if case.is_model() => is_pytorch(other),
             Self::PyTorch => is_pytorch(other) && other.subject == subject_of(&case.id.subject),
+            Self::Burn => {
+                other.backend == case.id.backend && other.library() == Some(Library::Burn)
+            }
             Self::Baseline => *other == case.id,
         };
         let is_same = |other: &CaseId| other.is_same_problem(&case.id) && is_reference(other);

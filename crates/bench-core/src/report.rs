@@ -12,6 +12,7 @@ use zoo_viz::plot::{Line, Plot};
 use zoo_viz::{chart, sortable};
 
 use crate::findings::{Family, Series, families, findings};
+use crate::library::Library;
 use crate::plot::{self, Axis};
 use crate::pool::{distinct, group, pool};
 use crate::pytorch::subject_of;
@@ -124,8 +125,8 @@ fn is_narrow(column: &str) -> bool {
 
 /// The family of a mechanism in the legend of the plots.
 fn mechanism_family(series: &Series) -> &'static str {
-    if series.backend == "pytorch" {
-        return "PyTorch";
+    if let Some(library) = series.library() {
+        return library.title();
     }
     let Ok(mechanism) = series.subject.parse::<Mechanism>() else {
         return "others";
@@ -140,15 +141,20 @@ fn mechanism_family(series: &Series) -> &'static str {
     }
 }
 
-/// The lines of PyTorch come last, in the colours of the same mechanisms on our backends.
+/// The lines of other libraries come last, those of PyTorch in the colours of the same mechanisms on
+/// our backends.
 fn plot(family: &Family, axis: Axis) -> Plot {
-    let is_pytorch = |series: &Series| series.backend == "pytorch";
+    let is_pytorch = |series: &Series| series.library() == Some(Library::PyTorch);
     let mut sorted: Vec<&Series> = family.series.iter().collect();
-    sorted.sort_by_key(|series| is_pytorch(series));
+    sorted.sort_by_key(|series| {
+        Library::ALL
+            .iter()
+            .position(|&it| Some(it) == series.library())
+    });
     let subjects = distinct(sorted.iter().map(|series| &series.subject));
     let backends = distinct(sorted.iter().map(|series| &series.backend));
-    let mut ours = backends.clone();
-    ours.retain(|backend| *backend != "pytorch");
+    let ours = sorted.iter().filter(|series| series.library().is_none());
+    let ours = distinct(ours.map(|series| &series.backend));
     let colour = |series: &Series| {
         let is_same = |known: &str| {
             known == series.subject || is_pytorch(series) && subject_of(known) == series.subject
@@ -178,6 +184,7 @@ fn plot(family: &Family, axis: Axis) -> Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::burn;
     use crate::test_utils::{line, on_backend, run_info, skipped};
 
     #[test]
@@ -214,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn pytorch_has_dashed_lines_in_our_colours() {
+    fn libraries_come_last_and_pytorch_has_our_colours() {
         let lines = [256, 512].map(|n| {
             let pytorch = ["sdpa", "linear", "plain"];
             let pytorch = pytorch.map(|name| on_backend("pytorch", line(name, n, &[1.0])));
-            let ours = ["linear", "flash"].map(|name| line(name, n, &[1.0]));
-            [&pytorch[..], &ours[..]].concat()
+            let others = [burn::SUBJECT, "linear", "flash"].map(|name| line(name, n, &[1.0]));
+            [&pytorch[..], &others[..]].concat()
         });
         let families = families(&pool(&lines.concat()));
         let plot = plot(&families[0], Axis::Time);
@@ -231,10 +238,13 @@ mod tests {
             ("pytorch sdpa", 1, 1),
             ("pytorch linear", 0, 1),
             ("pytorch plain", 3, 1),
+            ("burn-attention", 4, 0),
         ];
         assert_eq!(
             styles,
             expected.map(|(name, colour, stroke)| (name.to_owned(), colour, stroke))
         );
+        let groups: Vec<&str> = plot.lines.iter().map(|line| line.group.as_str()).collect();
+        assert_eq!(groups[2..], ["PyTorch", "PyTorch", "PyTorch", "Burn"]);
     }
 }

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use zoo_spec::Dtype;
 
+use crate::burn;
 use crate::case::{Case, Task};
 use crate::child::{Limits, run_with_limits};
+use crate::library::{Library, Rival};
 use crate::plan::{Extent, Sampling};
 use crate::pytorch::{self, PyTorch};
 use crate::record::{CaseId, CaseLine, Line, Outcome, Writer};
@@ -27,7 +29,8 @@ pub type Environment = Vec<(&'static str, OsString)>;
 #[derive(Debug)]
 pub struct Comparison {
     pub programs: Vec<Program>,
-    pub pytorch: Option<PyTorch>,
+    /// Other libraries, measured after each case of ours.
+    pub rivals: Vec<Rival>,
     pub cases: Vec<Case>,
     pub dtype: Dtype,
     pub threads: usize,
@@ -63,7 +66,7 @@ impl Comparison {
     pub fn new(programs: Vec<Program>, cases: Vec<Case>) -> Self {
         Self {
             programs,
-            pytorch: None,
+            rivals: Vec::new(),
             cases,
             dtype: Dtype::F32,
             threads: 1,
@@ -115,7 +118,7 @@ impl Comparison {
         let mut add = |case: Case, runner| {
             let (backend, subject) = match runner {
                 Runner::Program(program) => (program.backend.as_str(), case.subject()),
-                Runner::PyTorch(_) => ("pytorch", pytorch::subject(&case.task)),
+                Runner::PyTorch(_) => (Library::PyTorch.name(), pytorch::subject(&case.task)),
             };
             let id = CaseId {
                 backend: backend.to_owned(),
@@ -134,13 +137,28 @@ impl Comparison {
             for program in &self.programs {
                 add(case.clone(), Runner::Program(program));
             }
-            if let Some(pytorch) = &self.pytorch {
-                for case in pytorch::cases_after(&self.cases, i) {
-                    add(case, Runner::PyTorch(pytorch));
+            for rival in &self.rivals {
+                for (case, runner) in self.cases_after(i, rival) {
+                    add(case, runner);
                 }
             }
         }
         jobs
+    }
+
+    /// The cases of another library that run after `self.cases[i]`.
+    fn cases_after<'a>(&'a self, i: usize, rival: &'a Rival) -> Vec<(Case, Runner<'a>)> {
+        match rival {
+            Rival::PyTorch(pytorch) => {
+                let cases = pytorch::cases_after(&self.cases, i).into_iter();
+                cases.map(|case| (case, Runner::PyTorch(pytorch))).collect()
+            }
+            Rival::Burn => {
+                let case = burn::case_after(&self.cases, i);
+                let on = |program| Some((case.clone()?, Runner::Program(program)));
+                self.programs.iter().filter_map(on).collect()
+            }
+        }
     }
 
     fn measure(
@@ -181,7 +199,7 @@ impl Comparison {
 
     fn command(&self, program: &Program, case: &Case) -> Command {
         let flag = match case.task {
-            Task::Matmul | Task::Attention { .. } => "--problem",
+            Task::Matmul | Task::Attention { .. } | Task::BurnAttention { .. } => "--problem",
             Task::Model { .. } => "--model",
         };
         let mut command = Command::new(&program.executable);
@@ -216,20 +234,29 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
     use crate::plan::Selection;
 
-    /// The lines of two rounds of a program that does not exist.
-    fn run(stop: bool) -> Vec<CaseLine> {
+    /// Two programs that do not exist.
+    fn programs() -> Vec<Program> {
         let program = |backend: &str| Program {
             backend: backend.to_owned(),
             executable: "/nowhere/zoo-bench".into(),
             environment: Vec::new(),
         };
-        let programs = ["flex", "ndarray"].map(program).to_vec();
+        ["flex", "ndarray"].map(program).to_vec()
+    }
+
+    /// The lines of two rounds.
+    fn run(stop: bool) -> Vec<CaseLine> {
         let comparison = Comparison {
             rounds: 2,
-            ..Comparison::new(programs, Selection::default().plan().expect("cases").cases)
+            ..Comparison::new(
+                programs(),
+                Selection::default().plan().expect("cases").cases,
+            )
         };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let run = crate::test_utils::run_info();
@@ -251,6 +278,53 @@ mod tests {
         assert!(ids[per_round..].iter().rev().eq(&ids[..per_round]));
         let failed = |line: &CaseLine| matches!(line.report.outcome, Outcome::Failed { .. });
         assert!(lines.iter().all(failed));
+    }
+
+    /// Burn's attention runs once for each problem and pass, on each backend.
+    #[test]
+    fn burn_runs_in_the_program_of_each_backend() {
+        let flags = "--mechanism flash,standard --problem layer --pass forward --seq 256";
+        let comparison = Comparison {
+            rivals: vec![Rival::Burn],
+            ..Comparison::new(
+                programs(),
+                Selection::parse(flags)
+                    .expect("flags")
+                    .plan()
+                    .expect("cases")
+                    .cases,
+            )
+        };
+        let jobs = comparison.jobs();
+        let names = jobs
+            .iter()
+            .map(|job| format!("{} {}", job.id.backend, job.id.subject));
+        let expected = [
+            "flex matmul",
+            "ndarray matmul",
+            "flex flash",
+            "ndarray flash",
+            "flex standard",
+            "ndarray standard",
+            "flex burn-attention",
+            "ndarray burn-attention",
+        ];
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+        let Runner::Program(program) = jobs[6].runner else {
+            panic!("not a program")
+        };
+        let command = comparison.command(program, &jobs[6].case);
+        let arguments: Vec<&OsStr> = command.get_args().collect();
+        for pair in [
+            ["--mechanism", "burn-attention"],
+            ["--problem", "layer"],
+            ["--seq", "256"],
+        ] {
+            assert!(
+                arguments.windows(2).any(|found| found == pair),
+                "{arguments:?}"
+            );
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod findings;
 use std::fmt::Write;
 
 pub(crate) use self::findings::findings;
+use crate::library::Library;
 use crate::pool::{distinct, group, pool};
 use crate::record::{CaseLine, Results};
 use crate::reference::Reference;
@@ -20,8 +21,21 @@ const MIN_BAR: usize = 5;
 const LEGEND: &str = "time: median of one pass; spread: largest deviation from it, of the 10th and \
     90th percentiles and of the rounds; bar: time, > is off the scale; memory: peak incl. \
     activations; error: maximum relative error against the f64 oracle; vs: time relative to the \
-    other, below 1 is faster; SDPA: PyTorch's scaled_dot_product_attention; PyTorch: the same \
-    mechanism or model in PyTorch";
+    other, below 1 is faster";
+
+/// Explains the columns, and the libraries that were measured.
+fn legend(cases: &[CaseLine]) -> String {
+    let has = |library| cases.iter().any(|case| case.id.library() == Some(library));
+    let of_library = |library: Library| match library {
+        Library::PyTorch => {
+            "; SDPA: PyTorch's scaled_dot_product_attention; PyTorch: the same mechanism or model \
+             in PyTorch"
+        }
+        Library::Burn => "; Burn: burn::tensor::module::attention on the same backend",
+    };
+    let libraries = Library::ALL.into_iter().filter(|&library| has(library));
+    LEGEND.to_owned() + &libraries.map(of_library).collect::<String>()
+}
 
 /// Results as text of at most `width` columns.
 pub fn screen(results: &Results, baseline: Option<&[CaseLine]>, width: usize) -> String {
@@ -38,7 +52,7 @@ pub fn screen(results: &Results, baseline: Option<&[CaseLine]>, width: usize) ->
     if cases.iter().any(|case| is_between(case, &cases)) {
         text.push_str("\nonly the shortest and the longest of more than four lengths are shown\n");
     }
-    let _ = writeln!(text, "\n{}", wrap(LEGEND, width));
+    let _ = writeln!(text, "\n{}", wrap(&legend(&cases), width));
     let findings = findings(&cases);
     let findings = findings.iter().map(|finding| format!("finding: {finding}"));
     let failures = failures(&cases).into_iter();
@@ -60,7 +74,7 @@ pub fn screen(results: &Results, baseline: Option<&[CaseLine]>, width: usize) ->
 /// Backend and mechanism; without the backend if the run has only one.
 fn label(case: &CaseLine, cases: &[CaseLine]) -> String {
     let (backend, subject) = (&case.id.backend, &case.id.subject);
-    let is_ours = |other: &&CaseLine| other.id.backend != "pytorch";
+    let is_ours = |other: &&CaseLine| other.id.is_ours();
     let ours = distinct(cases.iter().filter(is_ours).map(|other| &other.id.backend));
     if ours == [backend] {
         subject.clone()
@@ -156,7 +170,11 @@ fn render(
     for reference in Reference::ALL {
         let others = match reference {
             Reference::Baseline => baseline.unwrap_or_default(),
-            Reference::Flash | Reference::Standard | Reference::Sdpa | Reference::PyTorch => cases,
+            Reference::Flash
+            | Reference::Standard
+            | Reference::Sdpa
+            | Reference::PyTorch
+            | Reference::Burn => cases,
         };
         let ratio = |case: &CaseLine| Some(case.ratio(reference.of(case, others)?)?.ratio);
         if block.iter().any(|case| ratio(case).is_some()) {
@@ -242,6 +260,7 @@ fn draw(fraction: f64, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::burn;
     use crate::record::Outcome;
     use crate::test_utils::{as_model, failed_line, line, on_backend, run_info, skipped, steady};
 
@@ -258,7 +277,8 @@ mod tests {
     fn assert_screen(results: &Results, expected: &str) {
         let text = screen(results, None, MAX_WIDTH);
         let text = text.replace("device: a \"<device>\" & more\n\n", "");
-        let text = text.replace(&format!("\n{}\n", wrap(LEGEND, MAX_WIDTH)), "");
+        let legend = wrap(&legend(&results.cases), MAX_WIDTH);
+        let text = text.replace(&format!("\n{legend}\n"), "");
         assert_eq!(text.trim_end(), expected.trim(), "\n{text}");
     }
 
@@ -367,6 +387,30 @@ finding: decode-step, decode, length 8,192: tch-cuda flash is 1.20x slower than 
             ]),
             expected,
         );
+    }
+
+    #[test]
+    fn burn_is_compared_on_each_backend() {
+        let expected = r"
+layer, forward pass, sequence length 1,024, f32
+mechanism                             time  spread    memory   error  vs flash  vs standard  vs Burn
+wgpu flash           ▍             1.00 ms     ±2%  1.00 MiB  1.0e-7      1.00        0.033     0.25
+flex flash           ▊             2.00 ms     ±2%  1.00 MiB  1.0e-7      1.00        0.033     0.25
+wgpu burn-attention  █▌            4.00 ms     ±2%  1.00 MiB  1.0e-7      4.00         0.13     1.00
+flex burn-attention  ███           8.00 ms     ±2%  1.00 MiB  1.0e-7      4.00         0.13     1.00
+wgpu standard        ███████████▎  30.0 ms     ±2%  1.00 MiB  1.0e-7      30.0         1.00     7.50
+flex standard        ███████████>  60.0 ms     ±2%  1.00 MiB  1.0e-7      30.0         1.00     7.50
+
+finding: layer, forward, length 1,024: flex flash is 4.00x faster than Burn and 30.0x faster than
+    standard
+finding: layer, forward, length 1,024: wgpu flash is 4.00x faster than Burn and 30.0x faster than
+    standard
+";
+        let lines = [("flex", 2.0), ("wgpu", 1.0)].map(|(backend, factor)| {
+            [("flash", 1.0), ("standard", 30.0), (burn::SUBJECT, 4.0)]
+                .map(|(subject, ms)| on_backend(backend, steady(subject, 1024, factor * ms)))
+        });
+        assert_screen(&results(&lines.concat()), expected);
     }
 
     #[test]

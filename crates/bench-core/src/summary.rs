@@ -30,12 +30,16 @@ fn measured(cases: &[CaseLine]) -> String {
         let names: Vec<String> = cases.iter().filter_map(of).collect();
         distinct(names.iter()).into_iter().cloned().collect()
     };
-    let ours = |case: &CaseLine| case.id.backend != "pytorch";
+    let ours = |case: &CaseLine| case.id.is_ours();
     let mechanisms = names(&|case| ours(case).then(|| case.id.subject.clone()));
     let backends = names(&|case| ours(case).then(|| case.id.backend.clone()));
     let passes = names(&|case| Some(case.id.pass.to_string()));
     let problems = names(&|case| Some(case.id.problem.clone()));
-    let has_pytorch = !cases.iter().all(ours);
+    let libraries = names(&|case| Some(case.id.library()?.title().to_owned()));
+    let libraries = match &libraries[..] {
+        [] => String::new(),
+        libraries => format!(", and {}", list(libraries)),
+    };
     let lengths = || cases.iter().map(|case| case.id.n);
     let lengths = match (lengths().min(), lengths().max()) {
         (Some(low), Some(high)) if low < high => {
@@ -46,10 +50,9 @@ fn measured(cases: &[CaseLine]) -> String {
     };
     let pass = if passes.len() == 1 { "pass" } else { "passes" };
     format!(
-        "{} on {}{}: {} {pass} of {}, at {lengths}.",
+        "{} on {}{libraries}: {} {pass} of {}, at {lengths}.",
         plural(mechanisms.len(), "mechanism"),
         list(&backends),
-        if has_pytorch { ", and PyTorch" } else { "" },
         list(&passes),
         list(&problems),
     )
@@ -58,10 +61,9 @@ fn measured(cases: &[CaseLine]) -> String {
 fn difference(cases: &[CaseLine]) -> String {
     match findings(cases).first() {
         Some(finding) => format!("Main difference: {finding}."),
-        None => {
-            "No difference from flash, standard or PyTorch exceeds the spread of the measurements."
-                .to_owned()
-        }
+        None => "No difference from flash, standard or other libraries exceeds the spread of the \
+             measurements."
+            .to_owned(),
     }
 }
 
@@ -88,6 +90,7 @@ fn were(n: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::burn;
     use crate::pool::pool;
     use crate::record::Outcome;
     use crate::test_utils::{failed_line, line, on_backend, skipped};
@@ -104,13 +107,14 @@ mod tests {
             steady("standard", 1024, 60.0),
             steady("flash", 1024, 20.0),
             on_backend("pytorch", steady("sdpa", 1024, 20.0)),
+            steady(burn::SUBJECT, 1024, 21.0),
             failed_line("linear", 1024, Outcome::TimedOut { seconds: 1.0 }),
         ];
         let expected = [
-            "3 mechanisms on flex, and PyTorch: forward pass of layer, at sequence lengths from 256 to \
-             1,024.",
+            "3 mechanisms on flex, and PyTorch and Burn: forward pass of layer, at sequence lengths \
+             from 256 to 1,024.",
             "Main difference: layer, forward, length 1,024: flash is 3.00x faster than standard.",
-            "5 cases measured, with relative errors of at most 1.0e-7 against the f64 reference; 1 \
+            "6 cases measured, with relative errors of at most 1.0e-7 against the f64 reference; 1 \
              failed and 1 was skipped.",
         ];
         assert_eq!(
@@ -124,7 +128,8 @@ mod tests {
         let one = pool(&[steady("flash", 256, 1.0)]);
         let expected = [
             "1 mechanism on flex: forward pass of layer, at sequence length 256.",
-            "No difference from flash, standard or PyTorch exceeds the spread of the measurements.",
+            "No difference from flash, standard or other libraries exceeds the spread of the \
+             measurements.",
             "1 case measured, with relative errors of at most 1.0e-7 against the f64 reference; none \
              failed.",
         ];

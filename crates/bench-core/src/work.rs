@@ -14,13 +14,9 @@ impl Case {
                 // Only the number of parameters matters.
                 let parameters = |parameter: Parameter| vec![0.0; parameter.num_elements()];
                 let resolved = problem.with_mechanism(&(*mechanism).into(), parameters);
-                let forward = resolved.map_or(0.0, |problem| forward_flops(&problem, self.pass));
-                match self.pass {
-                    Pass::Forward | Pass::Decode | Pass::Generate => forward,
-                    // The backward pass has five matmuls, the forward pass two.
-                    Pass::Train => 3.5 * forward,
-                }
+                resolved.map_or(0.0, |problem| attention_flops(&problem, self.pass))
             }
+            Task::BurnAttention { problem } => attention_flops(problem, self.pass),
             Task::Model { .. } => 0.0,
         }
     }
@@ -31,7 +27,7 @@ impl Case {
         let elements = |shape: [usize; 4]| shape.iter().product::<usize>() as u64;
         let count = match (&self.task, self.pass) {
             (Task::Matmul, _) => 3 * MATMUL_SIZE.pow(2) as u64,
-            (Task::Attention { problem, .. }, pass) => {
+            (Task::Attention { problem, .. } | Task::BurnAttention { problem }, pass) => {
                 let inputs = elements(problem.query_shape())
                     + elements(problem.key_shape())
                     + elements(problem.value_shape());
@@ -51,6 +47,15 @@ impl Case {
             Dtype::F16 | Dtype::Bf16 => 2,
         };
         count * bytes
+    }
+}
+
+fn attention_flops(problem: &Problem, pass: Pass) -> f64 {
+    let forward = forward_flops(problem, pass);
+    match pass {
+        Pass::Forward | Pass::Decode | Pass::Generate => forward,
+        // The backward pass has five matmuls, the forward pass two.
+        Pass::Train => 3.5 * forward,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use burn::tensor::{DType, Device, Tensor, TensorData, s};
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData, s};
 use zoo_attention::MechanismConfig;
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
@@ -162,29 +162,10 @@ pub fn compare_context(
     queries: &[usize],
     context: Tensor<4>,
 ) -> Result<Errors, Mismatch> {
-    let precision = precision(tensors);
     let problem = &reference_problem(mechanism, problem, tensors);
     let solution = solve_for(problem, &tensors.inputs(), queries);
-    compare_with_solution(precision, problem, &solution, tensors, queries, context)
-}
-
-fn compare_with_solution(
-    precision: Precision,
-    problem: &Problem,
-    solution: &Solution,
-    tensors: &Tensors,
-    queries: &[usize],
-    context: Tensor<4>,
-) -> Result<Errors, Mismatch> {
-    let tolerance = forward_tolerance(precision, problem, solution.largest_score);
-    let tolerance = looser_in_half(tolerance, tensors);
-    let context = rows(&to_vec(context), queries, problem.d_value);
-    let error = tolerance.check("context", &context, &solution.context)?;
-    Ok(Errors {
-        context: error,
-        gradients: 0.0,
-        tolerance_ratio: error / tolerance.relative,
-    })
+    let limits = Limits::of_mechanisms(problem, tensors, solution.largest_score);
+    limits.check_context(problem, &solution, queries, context)
 }
 
 /// [`check_gradients`] with given tensors on an autodiff device, for the context of some of the
@@ -195,60 +176,141 @@ pub fn compare_gradients(
     tensors: Tensors,
     queries: &[usize],
 ) -> Result<Errors, Mismatch> {
-    let precision = precision(&tensors);
     let problem = &reference_problem(mechanism, problem, &tensors);
     let solution = solve_for(problem, &tensors.inputs(), queries);
-    let backward = precision.backward(solution.largest_score);
-    let backward = looser_in_half(backward, &tensors);
-    let tracked = tensors.clone().require_grad();
+    let limits = Limits::of_mechanisms(problem, &tensors, solution.largest_score);
+    let tracked = tensors.require_grad();
     let (context, gradients) = tracked.forward_backward(mechanism);
+    let errors = limits.check_context(problem, &solution, queries, context)?;
+    let of_gradients = limits.check_gradients(problem, solution, &tracked, queries, &gradients)?;
+    Ok(errors.max(of_gradients))
+}
 
-    let mut errors =
-        compare_with_solution(precision, problem, &solution, &tensors, queries, context)?;
-    // Queries without output gradient have a gradient only as keys.
-    let mut d_query = solution.d_query_as_key;
-    d_query.resize(problem.queries() * problem.d_head, 0.0);
-    for (row, gradient) in queries.iter().zip(solution.d_query.chunks(problem.d_head)) {
-        let own = &mut d_query[row * problem.d_head..][..problem.d_head];
-        own.iter_mut().zip(gradient).for_each(|(sum, d)| *sum += d);
-    }
-    // The gradient of a score is a difference of terms and is rounded like them. If they almost
-    // cancel, the scale is at least a thirty-second of the largest term: 64 units of that are two
-    // rounding errors of it, which is the minimum in f32. If they cancel completely, because a
-    // query has one visible key, the gradient is exactly zero. Exceptions, which leave a rounding
-    // error, are dropout, which is multiplied in at two points, formulas other than softmax, which
-    // are normalised at the end, and a bias that is broadcast over the keys, whose gradient is a
-    // sum of many terms that cancel.
-    const MIN_SCALE: f64 = 1.0 / 32.0;
-    let is_softmax = matches!(problem.formula, Formula::Softmax | Formula::Lsh(_));
-    let inexact = problem.dropout.is_some() || !is_softmax;
-    let cancels = inexact || problem.bias.is_some_and(|[.., seq_k]| seq_k == 1);
-    let min_scale = |want: &[f64], terms: f64, inexact: bool| {
-        if inexact {
-            terms
-        } else if want.iter().all(|&x| x == 0.0) {
-            0.0
-        } else {
-            MIN_SCALE * terms
-        }
+/// Compares softmax attention of another library with the oracle: the context of some of the queries,
+/// and all gradients if `gradients` are given, which are those of `tensors`. Errors may be up to
+/// `limit`, which detects different functions rather than inexact ones.
+pub fn compare_library(
+    problem: &Problem,
+    tensors: &Tensors,
+    queries: &[usize],
+    limit: f64,
+    context: Tensor<4>,
+    gradients: Option<&Gradients>,
+) -> Result<Errors, Mismatch> {
+    let solution = solve_for(problem, &tensors.inputs(), queries);
+    let limits = Limits::fixed(limit, tensors);
+    let errors = limits.check_context(problem, &solution, queries, context)?;
+    let Some(gradients) = gradients else {
+        return Ok(errors);
     };
-    let query_scale = min_scale(&d_query, solution.terms.d_query, inexact);
-    let key_scale = min_scale(&solution.d_key, solution.terms.d_key, inexact);
-    let bias_scale = min_scale(&solution.d_bias, solution.terms.d_bias, cancels);
-    let bias = tracked.options.bias.as_ref();
-    let d_bias = bias.map(|bias| ("d_bias", bias, &solution.d_bias, bias_scale));
-    let inputs = [
-        ("d_query", &tracked.query, &d_query, query_scale),
-        ("d_key", &tracked.key, &solution.d_key, key_scale),
-        ("d_value", &tracked.value, &solution.d_value, 0.0),
-    ];
-    for (name, tensor, want, min_scale) in inputs.into_iter().chain(d_bias) {
-        let got = gradient_or_zeros(tensor, &gradients);
-        let error = backward.check_with_min_scale(min_scale, name, &got, want)?;
-        errors.gradients = errors.gradients.max(error);
-        errors.tolerance_ratio = errors.tolerance_ratio.max(error / backward.relative);
+    let of_gradients = limits.check_gradients(problem, solution, tensors, queries, gradients)?;
+    Ok(errors.max(of_gradients))
+}
+
+/// Tolerances of a comparison.
+struct Limits {
+    context: Tolerance,
+    gradients: Tolerance,
+    /// Whether a gradient that is zero for every input must be exactly zero.
+    exact_zeros: bool,
+}
+
+impl Limits {
+    fn of_mechanisms(problem: &Problem, tensors: &Tensors, largest_score: f64) -> Self {
+        let precision = precision(tensors);
+        let context = forward_tolerance(precision, problem, largest_score);
+        let is_softmax = matches!(problem.formula, Formula::Softmax | Formula::Lsh(_));
+        Self {
+            context: looser_in_half(context, tensors),
+            gradients: looser_in_half(precision.backward(largest_score), tensors),
+            // Dropout is multiplied in at two points, and formulas other than softmax are normalised
+            // at the end, which leaves a rounding error.
+            exact_zeros: problem.dropout.is_none() && is_softmax,
+        }
     }
-    Ok(errors)
+
+    fn fixed(relative: f64, tensors: &Tensors) -> Self {
+        let default = precision(tensors);
+        let [context, gradients] =
+            [default.forward(1.0), default.backward(1.0)].map(|tolerance| Tolerance {
+                relative,
+                ..tolerance
+            });
+        Self {
+            context,
+            gradients,
+            exact_zeros: false,
+        }
+    }
+
+    fn check_context(
+        &self,
+        problem: &Problem,
+        solution: &Solution,
+        queries: &[usize],
+        context: Tensor<4>,
+    ) -> Result<Errors, Mismatch> {
+        let context = rows(&to_vec(context), queries, problem.d_value);
+        let error = self.context.check("context", &context, &solution.context)?;
+        Ok(Errors {
+            context: error,
+            gradients: 0.0,
+            tolerance_ratio: error / self.context.relative,
+        })
+    }
+
+    fn check_gradients(
+        &self,
+        problem: &Problem,
+        solution: Solution,
+        tracked: &Tensors,
+        queries: &[usize],
+        gradients: &Gradients,
+    ) -> Result<Errors, Mismatch> {
+        // Queries without output gradient have a gradient only as keys.
+        let mut d_query = solution.d_query_as_key;
+        d_query.resize(problem.queries() * problem.d_head, 0.0);
+        for (row, gradient) in queries.iter().zip(solution.d_query.chunks(problem.d_head)) {
+            let own = &mut d_query[row * problem.d_head..][..problem.d_head];
+            own.iter_mut().zip(gradient).for_each(|(sum, d)| *sum += d);
+        }
+        // The gradient of a score is a difference of terms and is rounded like them. If they almost
+        // cancel, the scale is at least a thirty-second of the largest term: 64 units of that are two
+        // rounding errors of it, which is the minimum in f32. If they cancel completely, because a
+        // query has one visible key, the gradient is exactly zero. An exception is a bias that is
+        // broadcast over the keys, whose gradient is a sum of many terms that cancel.
+        const MIN_SCALE: f64 = 1.0 / 32.0;
+        let cancels = problem.bias.is_some_and(|[.., seq_k]| seq_k == 1);
+        let min_scale = |want: &[f64], terms: f64, exact_zeros: bool| {
+            if !exact_zeros {
+                terms
+            } else if want.iter().all(|&x| x == 0.0) {
+                0.0
+            } else {
+                MIN_SCALE * terms
+            }
+        };
+        let (exact, terms) = (self.exact_zeros, &solution.terms);
+        let query_scale = min_scale(&d_query, terms.d_query, exact);
+        let key_scale = min_scale(&solution.d_key, terms.d_key, exact);
+        let bias_scale = min_scale(&solution.d_bias, terms.d_bias, exact && !cancels);
+        let bias = tracked.options.bias.as_ref();
+        let d_bias = bias.map(|bias| ("d_bias", bias, &solution.d_bias, bias_scale));
+        let inputs = [
+            ("d_query", &tracked.query, &d_query, query_scale),
+            ("d_key", &tracked.key, &solution.d_key, key_scale),
+            ("d_value", &tracked.value, &solution.d_value, 0.0),
+        ];
+        let mut errors = Errors::default();
+        for (name, tensor, want, min_scale) in inputs.into_iter().chain(d_bias) {
+            let got = gradient_or_zeros(tensor, gradients);
+            let tolerance = self.gradients;
+            let error = tolerance.check_with_min_scale(min_scale, name, &got, want)?;
+            errors.gradients = errors.gradients.max(error);
+            errors.tolerance_ratio = errors.tolerance_ratio.max(error / tolerance.relative);
+        }
+        Ok(errors)
+    }
 }
 
 /// Tolerance of the context.

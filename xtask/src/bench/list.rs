@@ -3,9 +3,11 @@
 use std::fmt::Write;
 
 use zoo_bench_core::case::Pass;
+use zoo_bench_core::library::Library;
 use zoo_bench_core::model::{Model, Setup};
 use zoo_bench_core::plan::Suite;
 use zoo_oracle::{Problem, bench_only, catalogue};
+use zoo_spec::keys::Variant;
 use zoo_spec::{Backend, Dtype, Mechanism};
 
 pub(super) fn everything() -> String {
@@ -25,9 +27,11 @@ pub(super) fn everything() -> String {
     };
 
     group("--backend", names(&Backend::ALL.map(Backend::name)));
-    let suites = Suite::NAMES.iter();
-    let suites = suites.map(|suite| (suite.name.to_owned(), suite.about.trim().to_owned()));
-    group("--suite", suites.collect());
+    let described = |variants: &[Variant]| -> Vec<(String, String)> {
+        let entry = |it: &Variant| (it.name.to_owned(), it.about.trim().to_owned());
+        variants.iter().map(entry).collect()
+    };
+    group("--suite", described(Suite::NAMES));
     let mechanism = |mechanism: Mechanism| {
         let summary = mechanism.summary();
         let description = match mechanism.aliases() {
@@ -45,7 +49,7 @@ pub(super) fn everything() -> String {
     let passes = [&Pass::ALL.map(Pass::name)[..], &["both"]].concat();
     group("--pass", names(&passes));
     group("--dtype", names(&Dtype::ALL.map(Dtype::name)));
-    group("--vs", names(&["pytorch"]));
+    group("--vs", described(Library::NAMES));
     text
 }
 

@@ -13,15 +13,16 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use zoo_bench_core::case::parse_count;
 use zoo_bench_core::child::Limits;
+use zoo_bench_core::library::{Library, Rival};
 use zoo_bench_core::machine::Machine;
 use zoo_bench_core::plan::{Extent, Plan, Selection};
-use zoo_bench_core::pool::pool;
+use zoo_bench_core::pool::{distinct, pool};
 use zoo_bench_core::pytorch::PyTorch;
 use zoo_bench_core::record::{CaseLine, FILE, Line, Outcome, Results, RunInfo, Writer};
 use zoo_bench_core::report::FILE as REPORT;
 use zoo_bench_core::run::{Comparison, Event, Program};
 use zoo_bench_core::screen::MAX_WIDTH;
-use zoo_bench_core::{pytorch, table};
+use zoo_bench_core::table;
 use zoo_spec::{Backend, BackendId, Dtype};
 
 use crate::backends::{Backends, Environment};
@@ -71,9 +72,10 @@ struct Measure {
     #[arg(long)]
     full: bool,
 
-    /// Also measure another library with the same mechanisms, problems and models, interleaved
-    #[arg(long, value_name = "LIBRARY", value_parser = ["pytorch"])]
-    vs: Option<String>,
+    /// Also measure other libraries, interleaved, comma-separated: pytorch (the same mechanisms,
+    /// problems and models) or burn (its own attention on the same problems and backends)
+    #[arg(long, value_name = "LIBRARY,...", value_delimiter = ',')]
+    vs: Vec<Library>,
 
     /// Python interpreter whose PyTorch is measured [default: with the PyTorch that provides LibTorch]
     #[arg(long, value_name = "FILE", requires = "vs")]
@@ -133,29 +135,33 @@ impl Measure {
         let limit = self.memory_limit.unwrap_or(f64::MAX);
         ensure!(limit > 0.0, "--memory-limit must be above 0, got {limit}");
         if let Some(python) = &self.python {
+            let has_pytorch = self.vs.contains(&Library::PyTorch);
+            ensure!(has_pytorch, "--python can be used only with --vs pytorch");
             check_torch(python)?;
         }
         let started = SystemTime::now();
         let folder = self.folder(started)?;
-        if self.vs.is_some() {
-            skipped.extend(cases.iter().filter_map(pytorch::skipped));
+        let libraries = distinct(self.vs.iter().copied());
+        for library in &libraries {
+            skipped.extend(library.skipped(&cases));
         }
         for line in table::skipped_lines(&skipped) {
             eprintln!("{}", table::wrap(&line, MAX_WIDTH));
         }
 
         let programs = programs(&self.backends, self.program.as_deref())?;
-        let pytorch = match self.vs {
-            Some(_) => Some(pytorch_for(self.backends.ids(), self.python.as_deref())?),
-            None => None,
-        };
+        let rival = |&library: &Library| self.rival(library);
+        let rivals = libraries
+            .iter()
+            .map(rival)
+            .collect::<Result<Vec<Rival>>>()?;
         let num_programs = programs.len();
-        let rounds = match (self.rounds, &self.vs) {
+        let rounds = match (self.rounds, &rivals[..]) {
             (Some(rounds), _) => rounds,
-            (None, Some(_)) => 3,
             // A quick run has time for one round of many cases.
-            (None, None) if self.extent() == Extent::Quick && cases.len() * num_programs > 40 => 1,
-            (None, None) => 2,
+            (None, []) if self.extent() == Extent::Quick && cases.len() * num_programs > 40 => 1,
+            (None, []) => 2,
+            (None, [..]) => 3,
         };
         let sampling = self.extent().sampling(cases.len() * num_programs * rounds);
         let timeout = self.timeout.map(|seconds| seconds as u64);
@@ -163,7 +169,7 @@ impl Measure {
         let run = self.run_info(started);
         let comparison = Comparison {
             programs,
-            pytorch,
+            rivals,
             cases,
             dtype: self.dtype,
             threads: run.threads,
@@ -216,6 +222,15 @@ impl Measure {
         } else {
             Extent::Quick
         }
+    }
+
+    fn rival(&self, library: Library) -> Result<Rival> {
+        Ok(match library {
+            Library::PyTorch => {
+                Rival::PyTorch(pytorch_for(self.backends.ids(), self.python.as_deref())?)
+            }
+            Library::Burn => Rival::Burn,
+        })
     }
 
     /// Creates the output folder; it must not contain results or another report.
@@ -276,12 +291,24 @@ fn show(bar: &ProgressBar, event: Event<'_>) {
     }
 }
 
-/// Fails on wrong results and crashes; running out of memory or time is a valid result.
+/// Fails on wrong results and crashes of ours; running out of memory or time is a valid result, and so
+/// is a defect of another library.
 fn verdict(cases: &[CaseLine]) -> Result<()> {
-    let outcomes = cases.iter().map(|case| &case.report.outcome);
-    let is_defect =
-        |outcome: &&Outcome| matches!(outcome, Outcome::Wrong { .. } | Outcome::Failed { .. });
-    let (defects, all) = (outcomes.filter(is_defect).count(), cases.len());
+    let is_defect = |case: &&CaseLine| {
+        let outcome = &case.report.outcome;
+        matches!(outcome, Outcome::Wrong { .. } | Outcome::Failed { .. })
+    };
+    let defects = |library: Option<Library>| {
+        let cases = cases.iter().filter(|case| case.id.library() == library);
+        (cases.clone().filter(is_defect).count(), cases.count())
+    };
+    for library in Library::ALL {
+        let ((defects, all), library) = (defects(Some(library)), library.title());
+        if defects > 0 {
+            eprintln!("note: {defects} of {all} cases of {library} have wrong results or failed");
+        }
+    }
+    let (defects, all) = defects(None);
     ensure!(
         defects == 0,
         "{defects} of {all} cases have wrong results or failed"
@@ -379,4 +406,26 @@ fn libtorch_python() -> Result<(PathBuf, Environment)> {
         environment.push(("PYTHONPATH", packages.into()));
     }
     Ok((python.into(), environment))
+}
+
+#[cfg(test)]
+mod tests {
+    use zoo_bench_core::burn;
+    use zoo_bench_core::test_utils::{failed_line, line, on_backend};
+
+    use super::*;
+
+    #[test]
+    fn only_defects_of_ours_fail_the_run() {
+        let wrong = |subject: &str| failed_line(subject, 256, Outcome::wrong("is NaN".to_owned()));
+        let correct = line("flash", 256, &[1.0]);
+        let slow = failed_line("standard", 256, Outcome::TimedOut { seconds: 60.0 });
+        let libraries = [on_backend("pytorch", wrong("sdpa")), wrong(burn::SUBJECT)];
+        let mut cases = vec![correct, slow];
+        cases.extend(libraries);
+        assert!(verdict(&cases).is_ok());
+        cases.push(wrong("linear"));
+        let error = verdict(&cases).expect_err("a wrong result").to_string();
+        assert_eq!(error, "1 of 3 cases have wrong results or failed");
+    }
 }

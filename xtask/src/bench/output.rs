@@ -120,7 +120,7 @@ fn devices(cases: &[CaseLine]) -> String {
             ));
         }
     }
-    let ours = cases.iter().filter(|case| case.id.backend != "pytorch");
+    let ours = cases.iter().filter(|case| case.id.is_ours());
     let models = ours.filter_map(|case| {
         let parameters = case.report.parameters?;
         Some((&case.id.problem, &case.id.subject, parameters))

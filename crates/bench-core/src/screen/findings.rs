@@ -14,10 +14,10 @@ const MAX_FINDINGS: usize = 5;
 /// Differences to the references beyond the noise: first the fastest mechanism at the longest
 /// length, then flash there, then mechanisms that overtake a reference; each by size.
 pub(crate) fn findings(cases: &[CaseLine]) -> Vec<String> {
-    use Reference::{Flash, PyTorch, Standard};
+    use Reference::{Burn, Flash, PyTorch, Standard};
     let ours = cases
         .iter()
-        .filter(|case| !case.is_matmul() && case.id.backend != "pytorch");
+        .filter(|case| !case.is_matmul() && case.id.is_ours());
     let ours = ours.filter(|case| case.samples().is_some());
     let mut findings: Vec<(usize, f64, String)> = Vec::new();
     for (_, members) in group(ours, |case| (&case.id.problem, case.id.pass)) {
@@ -29,14 +29,14 @@ pub(crate) fn findings(cases: &[CaseLine]) -> Vec<String> {
         let fastest = fastest.filter(|case| !is_flash(case));
         let has_flash = at_longest().any(|case| is_flash(&case));
         let references = if has_flash {
-            [Flash, Standard]
+            &[Flash, Standard][..]
         } else {
-            [PyTorch, Standard]
+            &[PyTorch, Burn, Standard]
         };
         let fastest = fastest.map(|case| (usize::from(!has_flash), case, references));
         let flash = at_longest()
             .filter(is_flash)
-            .map(|case| (1, case, [PyTorch, Standard]));
+            .map(|case| (1, case, &[PyTorch, Burn, Standard][..]));
         for (kind, case, references) in fastest.into_iter().chain(flash) {
             let finding = difference(case, references, cases);
             findings.extend(finding.map(|(size, text)| (kind, size, text)));
@@ -60,7 +60,7 @@ fn beyond_spread(case: &CaseLine, other: &CaseLine) -> Option<f64> {
 /// The largest factor of a case to the references, and a sentence with all of them.
 fn difference(
     case: &CaseLine,
-    references: [Reference; 2],
+    references: &[Reference],
     cases: &[CaseLine],
 ) -> Option<(f64, String)> {
     let peak = |case: &CaseLine| Some(case.samples()?.peak.as_ref()?.bytes as f64);
@@ -78,7 +78,9 @@ fn difference(
         let memory = peak(case)
             .zip(peak(other))
             .map(|(ours, theirs)| 100.0 * ours / theirs);
-        let memory = memory.filter(|percent| !(50.0..200.0).contains(percent));
+        // A tiny case can have a measured memory of 0.
+        let is_notable = |percent: &f64| percent.is_finite() && !(50.0..200.0).contains(percent);
+        let memory = memory.filter(is_notable);
         let memory = memory.map(|percent| format!(" with {percent:.0}% of its memory"));
         let memory = memory.unwrap_or_default();
         parts.push(format!("{factor}x {speed} than {reference}{memory}"));
@@ -134,7 +136,20 @@ fn overtaking(
 mod tests {
     use super::*;
     use crate::pool::pool;
+    use crate::record::{Outcome, Peak};
     use crate::test_utils::{line, steady};
+
+    #[test]
+    fn memory_is_not_compared_with_none() {
+        let mut standard = steady("standard", 256, 2.0);
+        if let Outcome::Measured(measured) = &mut standard.report.outcome {
+            let how = "resident".to_owned();
+            measured.peak = Some(Peak { bytes: 0, how });
+        }
+        let found = findings(&pool(&[standard, steady("flash", 256, 1.0)]));
+        let expected = "layer, forward, length 256: flash is 2.00x faster than standard";
+        assert_eq!(found, [expected]);
+    }
 
     #[test]
     fn findings_are_beyond_the_spread_and_at_most_five() {

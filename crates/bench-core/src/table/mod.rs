@@ -4,6 +4,7 @@ mod render;
 
 pub use self::render::{failures, legend, skipped_lines, terminal, wrap};
 pub(crate) use self::render::{is_numeric, list, render_table};
+use crate::library::Library;
 use crate::pool::{Ratio, distinct, group};
 use crate::record::{CaseLine, Outcome};
 use crate::reference::Reference;
@@ -73,11 +74,19 @@ fn header(members: &[&CaseLine], has_baseline: bool) -> Vec<&'static str> {
         }
         header.push("vs standard");
     }
-    if members.iter().any(|case| case.id.backend == "pytorch") {
+    let has = |library| {
+        members
+            .iter()
+            .any(|case| case.id.library() == Some(library))
+    };
+    if has(Library::PyTorch) {
         if !are_models {
             header.push("vs SDPA");
         }
         header.push("vs PyTorch");
+    }
+    if has(Library::Burn) {
+        header.push("vs Burn");
     }
     if has_baseline {
         header.push("vs baseline");
@@ -140,6 +149,7 @@ pub(crate) fn text(
         "vs standard" => ratio_text(case, Reference::Standard, all),
         "vs SDPA" => ratio_text(case, Reference::Sdpa, all),
         "vs PyTorch" => ratio_text(case, Reference::PyTorch, all),
+        "vs Burn" => ratio_text(case, Reference::Burn, all),
         "vs baseline" => ratio_text(case, Reference::Baseline, baseline.unwrap_or_default()),
         _ => None,
     };
@@ -183,6 +193,7 @@ fn is_best(column: &str, case: &CaseLine, members: &[&CaseLine]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::burn;
     use crate::case::Pass;
     use crate::pool::pool;
     use crate::record::Skipped;
@@ -263,11 +274,27 @@ mod tests {
     }
 
     #[test]
+    fn burn_is_compared_on_the_same_backend() {
+        let lines = [("flex", 2.0), ("ndarray", 3.0)].map(|(backend, ms)| {
+            [line("flash", 256, &[1.0]), line(burn::SUBJECT, 256, &[ms])]
+                .map(|line| on_backend(backend, line))
+        });
+        let sections = sections(&pool(&lines.concat()), None);
+        let column = sections[0]
+            .header
+            .iter()
+            .position(|name| *name == "vs Burn");
+        let column = column.expect("a column");
+        let cells = sections[0].rows.iter().map(|row| row[column].text.as_str());
+        assert_eq!(cells.collect::<Vec<_>>(), ["0.50", "1.00", "0.33", "1.00"]);
+    }
+
+    #[test]
     fn legend_explains_the_columns_of_the_tables() {
         let legend = |cases: &[CaseLine]| legend(&sections(&pool(cases), None), "*").join("\n");
         let layer = [line("flash", 64, &[1.0])];
         let pytorch = on_backend("pytorch", line("sdpa", 64, &[2.0]));
-        let both = [layer[0].clone(), pytorch];
+        let both = [layer[0].clone(), pytorch, line(burn::SUBJECT, 64, &[2.0])];
         let model = [as_model("gpt-small", layer[0].clone())];
         let [layer, both, model] = [&layer[..], &both, &model].map(legend);
         for (part, expected) in [
@@ -276,6 +303,7 @@ mod tests {
             ("error", [true, true, false]),
             ("vs: time", [true, true, false]),
             ("SDPA", [false, true, false]),
+            ("burn::tensor::module::attention", [false, true, false]),
             ("*: best value", [false, true, false]),
         ] {
             let found = [&layer, &both, &model].map(|text| text.contains(part));

@@ -166,6 +166,10 @@ pub fn legend(sections: &[Section], mark: &str) -> Vec<String> {
                 has("vs PyTorch"),
                 "PyTorch: the same mechanism or model in PyTorch, without custom kernels",
             ),
+            (
+                has("vs Burn"),
+                "Burn: burn::tensor::module::attention on the same backend",
+            ),
         ],
     ];
     let line = |parts: Vec<(bool, &str)>| {
