@@ -88,7 +88,7 @@ fn multiply([rows, inner, columns]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c:
     use gemm::Parallelism;
 
     let parallelism = match rows * inner * columns {
-        // Zero stands for all threads.
+        // 0: all threads.
         MIN_PARALLEL.. => Parallelism::Rayon(0),
         _ => Parallelism::None,
     };
