@@ -16,6 +16,7 @@
 //! has no other visible key.
 
 mod chunks;
+#[cfg(any(feature = "cube", feature = "tch"))]
 #[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
 mod device;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
@@ -35,6 +36,7 @@ use burn::{backend::Dispatch, tensor::DType};
 use zoo_spec::Lsh;
 
 use self::chunks::{ChunkLayout, Chunks, Round};
+#[cfg(any(feature = "cube", feature = "tch"))]
 use self::device::DeviceLayout;
 pub use self::hashing::Hashing;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
@@ -121,13 +123,24 @@ pub fn lsh(
     let stored = query.dtype();
     let [query, value] = [query, value].map(widen);
     let key = normalize_rows(query.clone());
-    let layout = DeviceLayout::new(op, hashing, &query, &options.pattern, &shape);
     let tensors = [query, key, value];
-    let context = match layout {
-        Some(layout) => device::attend(tensors, layout, options),
-        None => attend_by_host(op, tensors, hashing, options, &shape),
-    };
+    let context = attend(op, tensors, hashing, options, &shape);
     narrow(context, stored)
+}
+
+/// Attention of queries, normalised keys and values, sorted on the device or by the host.
+fn attend(
+    op: &str,
+    tensors: [Tensor<4>; 3],
+    hashing: &Lsh,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    #[cfg(any(feature = "cube", feature = "tch"))]
+    if let Some(layout) = DeviceLayout::new(op, hashing, &tensors[0], &options.pattern, shape) {
+        return device::attend(tensors, layout, options);
+    }
+    attend_by_host(op, tensors, hashing, options, shape)
 }
 
 /// LSH attention with a plan or a layout that is computed on the host.

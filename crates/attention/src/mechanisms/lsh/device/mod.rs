@@ -6,9 +6,8 @@
 
 #[cfg(feature = "cube")]
 mod cube;
-#[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
 mod gather;
-#[cfg(any(feature = "tch", test))]
+#[cfg(feature = "tch")]
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -16,6 +15,8 @@ mod tests;
 #[cfg(feature = "tch")]
 use burn::backend::BackendTensor;
 use burn::backend::DispatchTensorKind;
+#[cfg(feature = "cube")]
+use burn::backend::TensorMetadata;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use zoo_spec::Lsh;
 
@@ -199,7 +200,7 @@ fn hashes(hashing: &Lsh, query: &Tensor<4>, sizes: &Sizes) -> Tensor<2, Int> {
 enum Method {
     #[cfg(feature = "cube")]
     Kernels,
-    #[cfg(any(feature = "tch", test))]
+    #[cfg(feature = "tch")]
     TensorOps,
 }
 
@@ -220,7 +221,6 @@ impl Method {
             }
             #[cfg(feature = "cube")]
             DispatchTensorKind::Cube(tensor) => {
-                use burn::backend::TensorMetadata;
                 cube::is_supported(&tensor.device(), sizes).then_some(Self::Kernels)
             }
             #[allow(unreachable_patterns)] // depends on the features
@@ -239,7 +239,7 @@ impl Method {
         match self {
             #[cfg(feature = "cube")]
             Self::Kernels => cube::layout(hashes, pattern, sizes),
-            #[cfg(any(feature = "tch", test))]
+            #[cfg(feature = "tch")]
             Self::TensorOps => tensors::layout(hashes, &pattern, sizes),
         }
     }

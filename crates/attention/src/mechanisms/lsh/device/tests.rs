@@ -5,8 +5,9 @@ use zoo_spec::Lsh;
 
 use super::super::chunks::ChunkLayout;
 use super::super::hashing::{combine, round_directions};
-use super::super::lsh;
 use super::super::visibility::Visibility;
+#[cfg(feature = "tch")]
+use super::super::{lsh, normalize_rows};
 use super::*;
 use crate::counter::Normals;
 
@@ -149,6 +150,7 @@ fn assert_keys(layout: &DeviceLayout, query_rows: &[usize], name: &str) {
 }
 
 /// The context, and the gradients of query and value.
+#[cfg(feature = "tch")]
 fn results(
     attend: &dyn Fn(Tensor<4>, Tensor<4>) -> Tensor<4>,
     [query, value, d_context]: &[Tensor<4>; 3],
@@ -165,10 +167,11 @@ fn results(
 }
 
 /// Sums of some hundred products of numbers of about 1, in different orders.
+#[cfg(feature = "tch")]
 const ROUNDING: f32 = 2e-5;
 
 /// Compares attention by the layout of a method with [`lsh`].
-#[allow(dead_code)] // depends on the features
+#[cfg(feature = "tch")]
 fn assert_attention(method: Method, device: &Device) {
     let device = &device.clone().autodiff();
     for &([bucket, rounds], dims) in CASES {
@@ -184,7 +187,7 @@ fn assert_attention(method: Method, device: &Device) {
                 let digits = hashes(&hashing, &query, &sizes);
                 let pattern = DevicePattern::new(OP, &pattern, &shape, device);
                 let layout = method.layout(digits, pattern.expect("a pattern"), sizes);
-                let key = super::super::normalize_rows(query.clone());
+                let key = normalize_rows(query.clone());
                 attend([query, key, value], layout, &options)
             };
             let expected = results(

@@ -176,7 +176,7 @@ fn position_in<I: Int>(
 #[cube]
 fn value_of<I: Int>(hashes: &[I], index: usize, #[comptime] values: usize) -> usize {
     let value = u32::cast_from(hashes[index]);
-    let last = comptime!(values as u32 - 1);
+    let last = comptime!(values as u32 - 1).runtime();
     select(value < last, value, last) as usize
 }
 
