@@ -106,7 +106,7 @@ fn cached_directions(lsh: &Lsh, seq: usize, d_head: usize) -> Arc<Vec<f32>> {
 /// The index of the nearest direction of every query, computed on its device:
 /// `[batch · heads · seq, rounds · hashes]`. Among equally near ones it is that of the first.
 pub(super) fn nearest(lsh: &Lsh, query: &Tensor<4>) -> Tensor<2, Int> {
-    let [.., seq, d_head] = query.dims();
+    let [.., seq, _] = query.dims();
     let Directions { hashes, each } = round_directions(lsh, seq);
     let query = rows_of(query);
     let ([queries, _], groups) = (query.dims(), lsh.n_hashes * hashes);

@@ -4,6 +4,7 @@
 //! CubeCL backends one column is one unit.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, Backend, Dispatch, Shape, TensorMetadata, backend_extension};
 use burn::tensor::{Int, Tensor};

@@ -3,9 +3,10 @@
 mod kernels;
 mod launch;
 
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::tensor::{BoolTensor, IntTensor};
 use burn::backend::{
-    Backend, Cube, DType, Dispatch, ExtensionType, TensorMetadata, backend_extension,
+    Autodiff, Backend, Cube, DType, Dispatch, ExtensionType, TensorMetadata, backend_extension,
     get_or_init_device_settings,
 };
 use burn::tensor::{Int, Tensor};
@@ -62,6 +63,7 @@ struct LayoutTensors<B: Backend> {
 }
 
 #[backend_extension(
+    Autodiff,
     Cube: cfg(feature = "cube"),
 )]
 trait SortChunks: Backend {
@@ -73,6 +75,30 @@ trait SortChunks: Backend {
         rules: Rules,
         sizes: Sizes,
     ) -> LayoutTensors<Self>;
+}
+
+/// Neither hashes nor masks have a gradient.
+impl<B: SortChunks, C: CheckpointStrategy> SortChunks for Autodiff<B, C> {
+    fn sort_chunks(
+        hashes: IntTensor<Self>,
+        lengths: IntTensor<Self>,
+        mask: DenseMask<Self>,
+        rules: Rules,
+        sizes: Sizes,
+    ) -> LayoutTensors<Self> {
+        let mask = match mask {
+            DenseMask::None => DenseMask::None,
+            DenseMask::Bool(mask) => DenseMask::Bool(mask),
+        };
+        let layout = B::sort_chunks(hashes, lengths, mask, rules, sizes);
+        LayoutTensors {
+            query_rows: layout.query_rows,
+            query_slots: layout.query_slots,
+            key_rows: layout.key_rows,
+            key_slots: layout.key_slots,
+            mask: layout.mask,
+        }
+    }
 }
 
 impl SortChunks for Cube {
