@@ -163,6 +163,35 @@ impl TensorStridesLaunch {
     }
 }
 
+/// Strides of a tensor that broadcasts to the scores; zero for broadcast dimensions.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct BroadcastStrides {
+    example: u32,
+    head: u32,
+    query: u32,
+    key: u32,
+}
+
+#[cube]
+impl BroadcastStrides {
+    pub(crate) fn offset(&self, example: usize, head: usize, query: usize, key: usize) -> usize {
+        example * self.example as usize
+            + head * self.head as usize
+            + query * self.query as usize
+            + key * self.key as usize
+    }
+}
+
+impl BroadcastStridesLaunch {
+    pub(crate) fn from_tensor(tensor: Option<&CubeTensor>) -> Self {
+        let stride = |dim: usize| match tensor {
+            Some(tensor) if tensor.meta.shape()[dim] > 1 => tensor.meta.strides()[dim] as u32,
+            _ => 0,
+        };
+        Self::new(stride(0), stride(1), stride(2), stride(3))
+    }
+}
+
 /// Checks the bits: shader compilers may assume that every float is finite.
 #[cube]
 pub(crate) fn is_finite(element: f32) -> bool {

@@ -76,5 +76,21 @@ pub fn merge(parts: &[FlashOutput]) -> FlashOutput {
     }
 }
 
+/// [`merge`] of stacked contexts, `[parts, rows, d_value]`, and log-sum-exps, `[parts, rows, 1]`: the
+/// context `[rows, d_value]`.
+#[cfg(any(feature = "cube", feature = "tch"))]
+pub(crate) fn merge_stacked([contexts, log_sum_exps]: [Tensor<3>; 2]) -> Tensor<2> {
+    let [parts, _, _] = contexts.dims();
+    if parts == 1 {
+        return contexts.squeeze_dim(0);
+    }
+    let log_sum_exps = log_sum_exps.clamp_min(FULLY_MASKED);
+    // Detached, as above.
+    let max = log_sum_exps.clone().detach().max_dim(0);
+    let exponentials = log_sum_exps.sub(max).exp();
+    let weights = exponentials.clone().div(exponentials.sum_dim(0));
+    (contexts * weights).sum_dim(0).squeeze_dim(0)
+}
+
 /// The log-sum-exp of a fully masked row.
 const FULLY_MASKED: f32 = -2e38;

@@ -64,6 +64,8 @@ pub(crate) use self::call::{DenseMask, Program};
 use self::call::{Inputs, Optional, TiledSettings};
 pub use self::kernel_choice::FlashKernel;
 use self::kernel_choice::select;
+#[cfg(any(feature = "cube", feature = "tch"))]
+pub(crate) use self::merge::merge_stacked;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;
 pub(crate) use self::portable::additive;

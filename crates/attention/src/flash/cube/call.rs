@@ -1,13 +1,14 @@
 //! Arguments of the kernels.
 
-use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::layout::Layout;
 use super::program::KernelProgram;
 use crate::analysis::weights::HardSelection;
 use crate::counter::head_key;
-pub(super) use crate::cube::rows::{TensorStrides, TensorStridesLaunch};
+pub(super) use crate::cube::rows::{
+    BroadcastStrides, BroadcastStridesLaunch, TensorStrides, TensorStridesLaunch,
+};
 use crate::flash::call::{Program, TiledSettings};
 
 #[derive(CubeType, Clone, Copy)]
@@ -71,35 +72,6 @@ pub(super) struct Call {
     pub(super) plan_example: u32,
     pub(super) runs_offset: u32,
     pub(super) bitmaps_offset: u32,
-}
-
-/// Strides of a tensor that broadcasts to the scores.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(super) struct BroadcastStrides {
-    pub(super) example: u32,
-    pub(super) head: u32,
-    pub(super) query: u32,
-    pub(super) key: u32,
-}
-
-#[cube]
-impl BroadcastStrides {
-    pub(super) fn offset(&self, head: &Head, query: usize, key: usize) -> usize {
-        head.example * self.example as usize
-            + head.head * self.head as usize
-            + query * self.query as usize
-            + key * self.key as usize
-    }
-}
-
-impl BroadcastStridesLaunch {
-    pub(super) fn from_tensor(tensor: Option<&CubeTensor>) -> Self {
-        let stride = |dim: usize| match tensor {
-            Some(tensor) if tensor.meta.shape()[dim] > 1 => tensor.meta.strides()[dim] as u32,
-            _ => 0,
-        };
-        Self::new(stride(0), stride(1), stride(2), stride(3))
-    }
 }
 
 /// Lookup table of the kernels: the ALiBi slope of each head, and the dropout seed of each head of

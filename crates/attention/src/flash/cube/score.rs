@@ -229,13 +229,14 @@ fn finish_score<E: Float, N: Size, M: Numeric>(
             let distance = f32::cast_from((position - key as i32).abs());
             score -= f32::reinterpret(args.table[tile.head.head]) * distance;
         }
+        let (example, head) = (tile.head.example, tile.head.head);
         // Positions out of range are masked below, and bias and mask must not be read there.
         let is_in_range = query < call.seq_q as usize && key < call.seq_k as usize;
         if call.has_bias != 0u32 && is_in_range {
-            let mut offset = call.bias.offset(&tile.head, query, key);
+            let mut offset = call.bias.offset(example, head, query, key);
             if call.has_bias == 2u32 {
                 let relative = key + call.seq_q as usize - 1 - query;
-                offset = call.bias.offset(&tile.head, 0usize, relative);
+                offset = call.bias.offset(example, head, 0usize, relative);
             }
             let added = f32::cast_from(args.bias[offset]);
             score += added;
@@ -248,7 +249,7 @@ fn finish_score<E: Float, N: Size, M: Numeric>(
             }
         }
         if call.has_mask != 0u32 && is_in_range {
-            let offset = call.mask.offset(&tile.head, query, key);
+            let offset = call.mask.offset(example, head, query, key);
             if u32::cast_from(args.mask[offset]) != 0u32 {
                 score = MASKED_SCORE;
             }

@@ -1,7 +1,7 @@
 //! Chunk layout: positions sorted by hash, split into chunks, and the mask of each chunk.
 //!
-//! All of it is integer arithmetic on the host, where sorting would move the hashes anyway on most
-//! backends.
+//! All of it is integer arithmetic on the host, for the patterns that are not evaluated
+//! [on the device](super::device).
 
 use burn::tensor::Tensor;
 use zoo_spec::Lsh;
@@ -16,7 +16,7 @@ pub(super) struct ChunkLayout {
 }
 
 /// Number and size of the chunks of a head.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunks {
     pub(super) count: usize,
     /// Sorted slots, and so queries, in each chunk.
@@ -54,7 +54,7 @@ impl Chunks {
     }
 
     /// Number of slots of a head.
-    fn slots(self) -> usize {
+    pub(super) fn slots(self) -> usize {
         self.count * self.size
     }
 }
@@ -92,6 +92,15 @@ impl ChunkLayout {
     }
 
     pub(super) fn new(hashing: &Lsh, query: &Tensor<4>, visibility: &Visibility<'_>) -> Self {
+        Self::from_hashes(hashing, visibility, || hashing.hashes(query))
+    }
+
+    /// The layout of [hashes](Hashing::hashes), which are computed if there are several chunks.
+    pub(super) fn from_hashes(
+        hashing: &Lsh,
+        visibility: &Visibility<'_>,
+        hashes: impl FnOnce() -> Vec<u32>,
+    ) -> Self {
         let [batch, heads, _, seq] = visibility.shape.scores();
         let (chunks, rounds) = Chunks::new(hashing, seq);
         let round = |_| Round {
@@ -103,7 +112,7 @@ impl ChunkLayout {
             chunks,
             rounds: (0..rounds).map(round).collect(),
         };
-        let hashes = (chunks.count > 1).then(|| hashing.hashes(query));
+        let hashes = (chunks.count > 1).then(hashes);
         layout.fill(visibility, |head, round, position| match &hashes {
             Some(hashes) => hashes[(head * seq + position) * rounds + round],
             None => 0,

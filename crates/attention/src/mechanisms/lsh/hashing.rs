@@ -1,5 +1,7 @@
 //! Angular LSH: the hash of a query is the nearest of some random directions and their opposites.
 
+use std::sync::Arc;
+
 use burn::tensor::{Int, Tensor, TensorData};
 use zoo_spec::Lsh;
 
@@ -19,7 +21,7 @@ const MAX_PRODUCTS: usize = 1 << 23;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Directions {
     /// 1, or 2 if a hash is a pair.
-    hashes: usize,
+    pub(super) hashes: usize,
     /// Number of directions of each, not counting their opposites.
     pub(super) each: usize,
 }
@@ -64,45 +66,84 @@ impl Hashing for Lsh {
     }
 
     fn hashes(&self, query: &Tensor<4>) -> Vec<u32> {
-        let [batch, heads, seq, d_head] = query.dims();
+        let [.., seq, d_head] = query.dims();
         let sizes = round_directions(self, seq);
-        let Directions { hashes, each } = sizes;
-        let (queries, groups) = (batch * heads * seq, self.n_hashes * hashes);
-        static MEMO: Memo<([usize; 4], u64), Vec<f32>> = Memo::new();
-        let directions = MEMO.get(
-            ([self.bucket_size, self.n_hashes, seq, d_head], self.seed),
-            |_| self.directions(seq, d_head),
-        );
-        let base = 2 * each as u32;
-        let combine = |parts: &[u32]| parts.iter().fold(0, |hash, part| hash * base + part);
-        // Hashes have no gradient.
-        let query = widen(query.clone().detach()).reshape([queries, d_head]);
         #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-        if zoo_kernels::is_on_host(&query) {
-            let query = query.into_data();
+        if zoo_kernels::is_on_host(query) {
+            let groups = self.n_hashes * sizes.hashes;
+            let directions = cached_directions(self, seq, d_head);
+            let query = rows_of(query).into_data();
             let query = query.as_slice().expect("widened to f32");
-            let nearest = super::nearest::nearest(query, &directions, groups, sizes);
-            return nearest.chunks_exact(hashes).map(combine).collect();
+            return combine(
+                &super::nearest::nearest(query, &directions, groups, sizes),
+                sizes,
+            );
         }
-
-        let directions = TensorData::new(directions.to_vec(), [groups, each, d_head]);
-        let directions = Tensor::<3>::from_data(directions, (&query.device(), query.dtype()));
-        let both = Tensor::cat(vec![directions.clone(), directions.neg()], 1)
-            .reshape([groups * 2 * each, d_head])
-            .swap_dims(0, 1); // [d_head, groups * 2 each]
-
-        let batch_size = (MAX_PRODUCTS / (groups * 2 * each)).max(1);
-        let nearest: Vec<Tensor<2, Int>> = (0..queries)
-            .step_by(batch_size)
-            .map(|first| {
-                let rows = first..queries.min(first + batch_size);
-                let products = matmul(query.clone().slice_dim(0, rows.clone()), both.clone());
-                products.reshape([rows.len() * groups, 2 * each]).argmax(1) // [queries * groups, 1]
-            })
-            .collect();
-        let nearest: Vec<u32> = Tensor::cat(nearest, 0).into_data().iter().collect();
-        nearest.chunks_exact(hashes).map(combine).collect()
+        let nearest: Vec<u32> = nearest(self, query).into_data().iter().collect();
+        combine(&nearest, sizes)
     }
+}
+
+/// The hashes from the indices of the nearest directions.
+pub(super) fn combine(nearest: &[u32], Directions { hashes, each }: Directions) -> Vec<u32> {
+    let base = 2 * each as u32;
+    let combine = |parts: &[u32]| parts.iter().fold(0, |hash, part| hash * base + part);
+    nearest.chunks_exact(hashes).map(combine).collect()
+}
+
+/// Queries as rows `[batch · heads · seq, d_head]` in `f32`, without gradients: hashes have none.
+fn rows_of(query: &Tensor<4>) -> Tensor<2> {
+    let [batch, heads, seq, d_head] = query.dims();
+    widen(query.clone().detach()).reshape([batch * heads * seq, d_head])
+}
+
+fn cached_directions(lsh: &Lsh, seq: usize, d_head: usize) -> Arc<Vec<f32>> {
+    static MEMO: Memo<([usize; 4], u64), Vec<f32>> = Memo::new();
+    let sizes = [lsh.bucket_size, lsh.n_hashes, seq, d_head];
+    MEMO.get((sizes, lsh.seed), |_| lsh.directions(seq, d_head))
+}
+
+/// The index of the nearest direction of every query, computed on its device:
+/// `[batch · heads · seq, rounds · hashes]`. Among equally near ones it is that of the first.
+pub(super) fn nearest(lsh: &Lsh, query: &Tensor<4>) -> Tensor<2, Int> {
+    let [.., seq, _] = query.dims();
+    let Directions { hashes, each } = round_directions(lsh, seq);
+    let query = rows_of(query);
+    let ([queries, _], groups) = (query.dims(), lsh.n_hashes * hashes);
+    let both = device_directions(lsh, seq, &query); // [d_head, groups * 2 each]
+    let batch_size = (MAX_PRODUCTS / (groups * 2 * each)).max(1);
+    let nearest: Vec<Tensor<2, Int>> = (0..queries)
+        .step_by(batch_size)
+        .map(|first| {
+            let rows = first..queries.min(first + batch_size);
+            let products = matmul(query.clone().slice_dim(0, rows.clone()), both.clone());
+            let nearest = products.reshape([rows.len() * groups, 2 * each]).argmax(1);
+            nearest.reshape([rows.len(), groups])
+        })
+        .collect();
+    match nearest.as_slice() {
+        [nearest] => nearest.clone(),
+        _ => Tensor::cat(nearest, 0),
+    }
+}
+
+/// The directions and their opposites as columns, on the device of the queries; cached.
+fn device_directions(lsh: &Lsh, seq: usize, query: &Tensor<2>) -> Tensor<2> {
+    type Key = ([usize; 4], u64, String);
+    static MEMO: Memo<Key, Tensor<2>> = Memo::new();
+    let ([_, d_head], device) = (query.dims(), query.device());
+    let sizes = [lsh.bucket_size, lsh.n_hashes, seq, d_head];
+    let key = (sizes, lsh.seed, format!("{device:?}"));
+    let directions = MEMO.get(key, |_| {
+        let Directions { hashes, each } = round_directions(lsh, seq);
+        let groups = lsh.n_hashes * hashes;
+        let directions = TensorData::new(lsh.directions(seq, d_head), [groups, each, d_head]);
+        let directions = Tensor::<3>::from_data(directions, (&device, query.dtype()));
+        Tensor::cat(vec![directions.clone(), directions.neg()], 1)
+            .reshape([groups * 2 * each, d_head])
+            .swap_dims(0, 1)
+    });
+    Tensor::clone(&directions)
 }
 
 /// Panics if `bucket_size` or `n_hashes` is zero.
@@ -112,7 +153,7 @@ pub(super) fn check(lsh: &Lsh, op: &str) {
     }
 }
 
-fn round_directions(lsh: &Lsh, seq: usize) -> Directions {
+pub(super) fn round_directions(lsh: &Lsh, seq: usize) -> Directions {
     check(lsh, "lsh hashing");
     let each = seq.div_ceil(lsh.bucket_size).div_ceil(2).max(1);
     if 2 * each <= MAX_SINGLE_HASHES {

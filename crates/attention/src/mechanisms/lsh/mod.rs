@@ -16,22 +16,28 @@
 //! has no other visible key.
 
 mod chunks;
+#[cfg(any(feature = "cube", feature = "tch"))]
+#[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
+mod device;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod gathered;
 mod hashing;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod nearest;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-#[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
+#[allow(deprecated)] // as above
 mod normalize;
 mod visibility;
 
+use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 use burn::{backend::Dispatch, tensor::DType};
 use zoo_spec::Lsh;
 
 use self::chunks::{ChunkLayout, Chunks, Round};
+#[cfg(any(feature = "cube", feature = "tch"))]
+use self::device::DeviceLayout;
 pub use self::hashing::Hashing;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 use self::normalize::NormalizeRows;
@@ -113,35 +119,58 @@ pub fn lsh(
     options.check(op, &shape);
     reject_position_options(op, options);
 
-    let visibility = Visibility::from_pattern(op, &options.pattern, &shape, &query.device());
-    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-    if let Some(options) = gather_options(&query, &value, options, &shape) {
-        let plan = gathered::gather_plan(hashing, &query, &visibility);
-        let stored = query.dtype();
-        let [query, value] = [query, value].map(widen);
-        let key = normalize_rows(query.clone());
-        let tensors = [query, key, value];
-        let context = flash_gathered(op, tensors, &options, Rule::Full, plan.into());
-        return narrow(context, stored);
-    }
-    let ChunkLayout { chunks, rounds } = ChunkLayout::new(hashing, &query, &visibility);
-    // Rounded once, after merging.
+    // Rounded once, at the end.
     let stored = query.dtype();
     let [query, value] = [query, value].map(widen);
     let key = normalize_rows(query.clone());
-    let rows = [query, key, value].map(|tensor| {
-        let [.., width] = tensor.dims();
+    let tensors = [query, key, value];
+    let context = attend(op, tensors, hashing, options, &shape);
+    narrow(context, stored)
+}
+
+/// Attention of queries, normalised keys and values, sorted on the device or by the host.
+fn attend(
+    op: &str,
+    tensors: [Tensor<4>; 3],
+    hashing: &Lsh,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    #[cfg(any(feature = "cube", feature = "tch"))]
+    if let Some(layout) = DeviceLayout::new(op, hashing, &tensors[0], &options.pattern, shape) {
+        return device::attend(tensors, layout, options);
+    }
+    attend_by_host(op, tensors, hashing, options, shape)
+}
+
+/// LSH attention with a plan or a layout that is computed on the host.
+fn attend_by_host(
+    op: &str,
+    tensors: [Tensor<4>; 3],
+    hashing: &Lsh,
+    options: &AttentionOptions,
+    shape: &AttentionShape,
+) -> Tensor<4> {
+    let [query, _, value] = &tensors;
+    let visibility = Visibility::from_pattern(op, &options.pattern, shape, &query.device());
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    if let Some(options) = gather_options(query, value, options, shape) {
+        let plan = gathered::gather_plan(hashing, query, &visibility);
+        return flash_gathered(op, tensors, &options, Rule::Full, plan.into());
+    }
+    let ChunkLayout { chunks, rounds } = ChunkLayout::new(hashing, query, &visibility);
+    let rows = tensors.map(|tensor| {
+        let [batch, heads, seq, width] = tensor.dims();
         tensor.reshape([batch * heads * seq, width])
     });
     let parts: Vec<FlashOutput> = rounds
         .into_iter()
-        .map(|round| attend_round(&rows, round, chunks, &shape, options))
+        .map(|round| attend_round(&rows, round, chunks, shape, options))
         .collect();
-    let context = match parts.as_slice() {
+    match parts.as_slice() {
         [part] => part.context.clone(),
         parts => merge(parts).context,
-    };
-    narrow(context, stored)
+    }
 }
 
 /// The options for gathered tiles, if there are kernels for these.
@@ -276,7 +305,7 @@ fn attend_round(
 }
 
 /// Prepends to each chunk of `[heads, chunks, size, width]` the previous one, if there is another.
-fn with_previous_chunk(chunks: Tensor<4>) -> Tensor<4> {
+fn with_previous_chunk<K: Basic>(chunks: Tensor<4, K>) -> Tensor<4, K> {
     let [_, count, ..] = chunks.dims();
     if count == 1 {
         return chunks;
