@@ -120,7 +120,7 @@ fn assert_keys(layout: &DeviceLayout, query_rows: &[usize], name: &str) {
     let sizes = layout.sizes;
     let Chunks { count, size } = sizes.chunks;
     let [key_rows, key_slots] = [&layout.key_rows, &layout.key_slots].map(ints);
-    let mut expected = Vec::new();
+    let mut expected: Vec<usize> = Vec::new();
     for head in query_rows.chunks(count * size) {
         for chunk in 0..count {
             if count > 1 {

@@ -290,8 +290,8 @@ pub(super) fn write_masks<I: Int, T: Numeric, M: Numeric>(
     sizes: &Sizes,
     #[comptime] kind: MaskKind,
     #[define(I)] _int: ElemType,
-    #[define(T)] _pattern_mask: ElemType,
-    #[define(M)] _mask: ElemType,
+    #[define(T)] _pattern_elem: ElemType,
+    #[define(M)] _mask_elem: ElemType,
 ) {
     let unit = UNIT_POS as usize;
     let chunk = CUBE_POS_X as usize;
@@ -419,8 +419,8 @@ pub(super) fn attend_to_self<I: Int, T: Numeric, M: Numeric>(
     sizes: &Sizes,
     #[comptime] kind: MaskKind,
     #[define(I)] _int: ElemType,
-    #[define(T)] _pattern_mask: ElemType,
-    #[define(M)] _mask: ElemType,
+    #[define(T)] _pattern_elem: ElemType,
+    #[define(M)] _mask_elem: ElemType,
 ) {
     let position = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
     let seq = sizes.seq as usize;
