@@ -53,6 +53,28 @@ pub(crate) fn trials(suite: &mut Suite) {
     suite.add_training_table("flash/", TRAINING_TESTS);
 }
 
+/// Heads of 64 and 128 over several tiles, for kernels that have a layout of their own for each.
+pub(crate) fn wide_heads() -> [Problem; 4] {
+    let window = Mask::Window {
+        left: 90,
+        right: 40,
+    };
+    let lengths = Mask::KeyLengths(vec![270, 131]);
+    [
+        Problem::new("head-128", [1, 2, 150, 270, 128]).with_mask(window.clone()),
+        Problem::new("head-128-64", [2, 4, 150, 270, 128])
+            .with_d_value(64)
+            .with_kv_heads(2)
+            .with_mask(lengths),
+        Problem::new("head-64-128", [1, 2, 270, 270, 64])
+            .with_d_value(128)
+            .with_mask(Mask::Causal),
+        Problem::new("head-64", [1, 4, 270, 390, 64])
+            .with_kv_heads(1)
+            .with_mask(window),
+    ]
+}
+
 /// Problems with skipped, complete and partial tiles.
 const WITH_TILES: &[&str] = &[
     "several-tiles",

@@ -86,6 +86,11 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
             add_problem(&mut suite, name, &config, &problem);
             add_problem_in_half(&mut suite, name, &config, &problem, opened);
         }
+        if mechanism == Mechanism::Flash {
+            for problem in flash::wide_heads() {
+                add_problem_in_half(&mut suite, mechanism.name(), &config, &problem, opened);
+            }
+        }
         invariants::trials(mechanism, &mut suite);
         invalid_inputs::trials(mechanism, &mut suite, device);
     }
@@ -102,8 +107,8 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
     explain::trials(&mut suite, opened);
-    extreme_scores::trials(&mut suite);
-    masked_values::trials(&mut suite);
+    extreme_scores::trials(&mut suite, opened);
+    masked_values::trials(&mut suite, opened);
     entropy::trials(&mut suite, opened);
     suite.add_training_table("matmul/", matmul::TESTS);
     suite.add_training_table("resample/", resample::TESTS);

@@ -10,7 +10,7 @@ use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 
 use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, KernelLayout, Layout, Matmul, PLANE_SIZE};
-use super::mma::{MmaLayout, MmaType};
+use super::mma::{Instructions, MmaLayout, MmaType};
 use super::program::KernelProgram;
 use crate::AttentionShape;
 use crate::cube::launch::half_type;
@@ -141,21 +141,35 @@ fn mma_layouts(
     if !is_supported {
         return None;
     }
-    let layouts = [
-        MmaLayout::forward(ty, shape.d_head, shape.d_value),
-        MmaLayout::backward_keys(ty, shape.d_head, shape.d_value),
-    ];
-    let kernels = [
-        (layouts[0], RowAxis::Queries),
-        (layouts[1].with_query_gradient(), RowAxis::Queries),
-        (layouts[1], RowAxis::Keys),
-    ];
-    let is_supported = kernels.into_iter().all(|(layout, row_axis)| {
-        layout.supports()
-            && layout.shared_bytes() <= properties.hardware.max_shared_memory_size
-            && has_plan(properties, settings, layout.tile(), row_axis)
-    });
-    is_supported.then_some(layouts)
+    let with = |instructions| {
+        let layouts = [
+            MmaLayout::forward(instructions, ty, shape.d_head, shape.d_value),
+            MmaLayout::backward_keys(instructions, ty, shape.d_head, shape.d_value),
+        ];
+        let kernels = [
+            (layouts[0], RowAxis::Queries),
+            (layouts[1].with_query_gradient(), RowAxis::Queries),
+            (layouts[1], RowAxis::Keys),
+        ];
+        let is_supported = kernels.into_iter().all(|(layout, row_axis)| {
+            layout.supports()
+                && layout.shared_bytes() <= properties.hardware.max_shared_memory_size
+                && has_plan(properties, settings, layout.tile(), row_axis)
+        });
+        is_supported.then_some(layouts)
+    };
+    has_wgmma(properties, ty)
+        .then(|| with(Instructions::Wgmma))
+        .flatten()
+        .or_else(|| with(Instructions::Mma))
+}
+
+/// Whether a device has `wgmma`, which only GPUs of compute capability 9.0 have. CubeCL's fingerprint of
+/// a CUDA device is the target of its compiler.
+fn has_wgmma(properties: &DeviceProperties, ty: MmaType) -> bool {
+    !ty.is_split()
+        && properties.identity.fingerprint == "ptx_sm90"
+        && std::env::var("ZOO_NO_WGMMA").is_err()
 }
 
 pub(super) fn is_supported(

@@ -1,5 +1,6 @@
 //! Angular LSH: the hash of a query is the nearest of some random directions and their opposites.
 
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor, TensorData};
@@ -66,10 +67,11 @@ impl Hashing for Lsh {
     }
 
     fn hashes(&self, query: &Tensor<4>) -> Vec<u32> {
-        let [.., seq, d_head] = query.dims();
+        let [.., seq, _] = query.dims();
         let sizes = round_directions(self, seq);
         #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
         if zoo_kernels::is_on_host(query) {
+            let [.., d_head] = query.dims();
             let groups = self.n_hashes * sizes.hashes;
             let directions = cached_directions(self, seq, d_head);
             let query = rows_of(query).into_data();
@@ -97,6 +99,7 @@ fn rows_of(query: &Tensor<4>) -> Tensor<2> {
     widen(query.clone().detach()).reshape([batch * heads * seq, d_head])
 }
 
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 fn cached_directions(lsh: &Lsh, seq: usize, d_head: usize) -> Arc<Vec<f32>> {
     static MEMO: Memo<([usize; 4], u64), Vec<f32>> = Memo::new();
     let sizes = [lsh.bucket_size, lsh.n_hashes, seq, d_head];

@@ -151,10 +151,10 @@ fn attend_by_host(
     options: &AttentionOptions,
     shape: &AttentionShape,
 ) -> Tensor<4> {
-    let [query, _, value] = &tensors;
+    let query = &tensors[0];
     let visibility = Visibility::from_pattern(op, &options.pattern, shape, &query.device());
     #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
-    if let Some(options) = gather_options(query, value, options, shape) {
+    if let Some(options) = gather_options(query, &tensors[2], options, shape) {
         let plan = gathered::gather_plan(hashing, query, &visibility);
         return flash_gathered(op, tensors, &options, Rule::Full, plan.into());
     }

@@ -3,8 +3,7 @@
 use cubecl::prelude::*;
 
 use super::fragment::{
-    Pair, add_matmul, commit_copies, copy_rows, load_left_operands, matmul_nt, wait_for_copies,
-    zero_pairs,
+    Pair, add_matmul, load_left, matmul_nt, sync_tiles, wait_for_copies, zero_pairs,
 };
 use super::tile::{
     MmaArgs, RowStats, add_non_finite, copy_columns, lane_column, mask_keys, new_tiles,
@@ -34,14 +33,11 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     #[define(E)] _dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
-    let ty = comptime!(layout.ty);
     let call = &args.call;
-    let units = comptime!(layout.units());
     let fragments = comptime!(layout.fragments);
     let columns = comptime!(layout.columns);
     let key_size = comptime!(layout.d_head);
     let value_size = comptime!(layout.d_value);
-    let tile_m = comptime!(layout.tile_m());
     // In ascending order: with a causal mask the first keys have the most queries.
     let tile_row = CUBE_POS_X as usize;
     let example = CUBE_POS_Z as usize;
@@ -52,7 +48,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     let seq_q = call.seq_q as usize;
     let seq_k = call.seq_k as usize;
     let unit = UNIT_POS as usize;
-    let first = tile_row * tile_m;
+    let first = tile_row * comptime!(layout.tile_m());
     let plane_row = PLANE_POS as usize * comptime!(layout.plane_rows());
     let keys = call
         .key
@@ -67,30 +63,20 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     let mut terms = Shared::<[Vec4]>::new_slice(comptime!(2 * layout.columns));
     let mut removed = Shared::<[f32]>::new_slice(columns);
 
-    copy_rows::<E, N>(
+    let key_rows = load_left::<E, N>(
         &keys.at(first),
         &mut query_tiles,
-        0usize,
-        tile_m,
+        plane_row,
         key_size,
-        units,
-        ty,
+        layout,
     );
-    copy_rows::<E, N>(
+    let value_rows = load_left::<E, N>(
         &values.at(first),
         &mut d_context_tiles,
-        0usize,
-        tile_m,
+        plane_row,
         value_size,
-        units,
-        ty,
+        layout,
     );
-    commit_copies();
-    wait_for_copies(0usize);
-    let key_operands = load_left_operands::<E, N>(&query_tiles, plane_row, fragments, key_size, ty);
-    let value_operands =
-        load_left_operands::<E, N>(&d_context_tiles, plane_row, fragments, value_size, ty);
-    sync_cube();
 
     let mut key_sums = zero_pairs(comptime!(layout.fragments * layout.d_head / 4));
     let mut value_sums = zero_pairs(comptime!(layout.fragments * layout.d_value / 4));
@@ -151,7 +137,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             next_bitmap = run.bitmap;
         }
         // The other stage has been read by all planes.
-        wait_for_copies(0usize);
+        wait_for_copies(0usize, layout);
         let next_stage = 1usize - stage;
         let mut next_max = 0.0f32;
         let mut next_sum = 0.0f32;
@@ -184,27 +170,12 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         }
 
         let first_row = stage * columns;
-        let mut weights = matmul_nt::<E, N>(
-            &key_operands,
-            &query_tiles,
-            first_row,
-            fragments,
-            columns,
-            key_size,
-            ty,
-        );
+        let mut weights = matmul_nt::<E, N>(&key_rows, &query_tiles, first_row, key_size, layout);
         if bitmap > 0 {
             mask_keys(&mut weights, bitmap, plane_row, args.plan, call, layout);
         }
-        let mut d_scores = matmul_nt::<E, N>(
-            &value_operands,
-            &d_context_tiles,
-            first_row,
-            fragments,
-            columns,
-            value_size,
-            ty,
-        );
+        let mut d_scores =
+            matmul_nt::<E, N>(&value_rows, &d_context_tiles, first_row, value_size, layout);
         #[unroll]
         for column in 0..comptime!(columns / 8) {
             #[unroll]
@@ -239,7 +210,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
                 value_size,
                 layout,
             );
-            sync_cube();
+            sync_tiles(layout);
             add_non_finite(
                 &weights,
                 &removed,
@@ -250,7 +221,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             );
             sync_cube();
             remove_non_finite::<E, N>(&mut query_tiles, first_row, &mut removed, key_size, layout);
-            sync_cube();
+            sync_tiles(layout);
             add_non_finite(
                 &d_scores,
                 &removed,
@@ -265,20 +236,16 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             &d_context_tiles,
             first_row,
             &mut value_sums,
-            fragments,
-            columns,
             value_size,
-            ty,
+            layout,
         );
         add_matmul::<E, N>(
             &d_scores,
             &query_tiles,
             first_row,
             &mut key_sums,
-            fragments,
-            columns,
             key_size,
-            ty,
+            layout,
         );
         if unit < columns {
             let row = row_stats(next_max, next_sum, is_inside, layout);

@@ -2,10 +2,7 @@
 
 use cubecl::prelude::*;
 
-use super::fragment::{
-    Pair, add_matmul, commit_copies, copy_rows, load_left_operands, matmul_nt, wait_for_copies,
-    zero_pairs,
-};
+use super::fragment::{Pair, add_matmul, load_left, matmul_nt, sync_tiles, zero_pairs};
 use super::layout::FRAGMENT;
 use super::tile::{
     MmaArgs, RowStats, add_non_finite, first_key_tile, lane_row, mask_queries, new_tiles,
@@ -25,14 +22,11 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     #[define(E)] _dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
-    let ty = comptime!(layout.ty);
     let call = &args.call;
-    let units = comptime!(layout.units());
     let fragments = comptime!(layout.fragments);
     let columns = comptime!(layout.columns);
     let d_head = comptime!(layout.d_head);
     let d_value = comptime!(layout.d_value);
-    let tile_m = comptime!(layout.tile_m());
     let rows = comptime!(2 * layout.fragments);
     // In descending order: with a causal mask the last queries have the most keys.
     let tile_row = (call.plan_rows - 1 - CUBE_POS_X) as usize;
@@ -40,7 +34,7 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     let head = CUBE_POS_Y as usize;
     let head_index = example * call.heads as usize + head;
     let seq_q = call.seq_q as usize;
-    let first = tile_row * tile_m;
+    let first = tile_row * comptime!(layout.tile_m());
     let plane_row = PLANE_POS as usize * comptime!(layout.plane_rows());
     let queries = call
         .query
@@ -53,30 +47,20 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     let mut value_tiles = new_tiles::<E, N>(d_value, layout);
     let mut removed = Shared::<[f32]>::new_slice(columns);
 
-    copy_rows::<E, N>(
+    let query_rows = load_left::<E, N>(
         &queries.at(first),
         &mut key_tiles,
-        0usize,
-        tile_m,
+        plane_row,
         d_head,
-        units,
-        ty,
+        layout,
     );
-    copy_rows::<E, N>(
+    let d_context_rows = load_left::<E, N>(
         &d_contexts.at(first),
         &mut value_tiles,
-        0usize,
-        tile_m,
+        plane_row,
         d_value,
-        units,
-        ty,
+        layout,
     );
-    commit_copies();
-    wait_for_copies(0usize);
-    let query_operands = load_left_operands::<E, N>(&key_tiles, plane_row, fragments, d_head, ty);
-    let d_context_operands =
-        load_left_operands::<E, N>(&value_tiles, plane_row, fragments, d_value, ty);
-    sync_cube();
 
     let mut sums = zero_pairs(comptime!(layout.fragments * layout.d_head / 4));
     let mut offsets = Array::<f32>::new(rows);
@@ -103,15 +87,7 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
     while tiles.has_next {
         let tile = next_key_tile::<E, N>(&mut tiles, args, &mut key_tiles, &mut value_tiles);
         let first_row = tile.first_row(layout);
-        let mut weights = matmul_nt::<E, N>(
-            &query_operands,
-            &key_tiles,
-            first_row,
-            fragments,
-            columns,
-            d_head,
-            ty,
-        );
+        let mut weights = matmul_nt::<E, N>(&query_rows, &key_tiles, first_row, d_head, layout);
         if tile.bitmap > 0 {
             mask_queries(
                 &mut weights,
@@ -122,15 +98,8 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
                 layout,
             );
         }
-        let d_weights = matmul_nt::<E, N>(
-            &d_context_operands,
-            &value_tiles,
-            first_row,
-            fragments,
-            columns,
-            d_value,
-            ty,
-        );
+        let d_weights =
+            matmul_nt::<E, N>(&d_context_rows, &value_tiles, first_row, d_value, layout);
         #[unroll]
         for fragment in 0..fragments {
             #[unroll]
@@ -160,12 +129,10 @@ pub(in crate::flash::cube) fn backward_queries<E: Float, N: Size>(
             // All planes have read the keys.
             sync_cube();
             remove_non_finite::<E, N>(&mut key_tiles, first_row, &mut removed, d_head, layout);
-            sync_cube();
+            sync_tiles(layout);
             add_non_finite(&weights, &removed, &mut sums, fragments, columns, d_head);
         }
-        add_matmul::<E, N>(
-            &weights, &key_tiles, first_row, &mut sums, fragments, columns, d_head, ty,
-        );
+        add_matmul::<E, N>(&weights, &key_tiles, first_row, &mut sums, d_head, layout);
     }
 
     // Scaled once, after the accumulation, and not before rounding to half precision.

@@ -5,8 +5,7 @@ use std::f32::consts::LOG2_E;
 use cubecl::prelude::*;
 
 use super::fragment::{
-    Pair, add_matmul, commit_copies, copy_rows, exp2, load_left_operands, matmul_nt, row_max,
-    row_sum, wait_for_copies, zero_pairs,
+    Pair, add_matmul, exp2, load_left, matmul_nt, row_max, row_sum, sync_tiles, zero_pairs,
 };
 use super::layout::FRAGMENT;
 use super::tile::{
@@ -26,9 +25,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     #[define(E)] _dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
-    let ty = comptime!(layout.ty);
     let call = &args.call;
-    let units = comptime!(layout.units());
     let fragments = comptime!(layout.fragments);
     let columns = comptime!(layout.columns);
     let d_head = comptime!(layout.d_head);
@@ -49,20 +46,13 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     let mut value_tiles = new_tiles::<E, N>(d_value, layout);
     let mut removed = Shared::<[f32]>::new_slice(columns);
 
-    let tile_m = comptime!(layout.tile_m());
-    copy_rows::<E, N>(
+    let query_rows = load_left::<E, N>(
         &queries.at(first),
         &mut key_tiles,
-        0usize,
-        tile_m,
+        plane_row,
         d_head,
-        units,
-        ty,
+        layout,
     );
-    commit_copies();
-    wait_for_copies(0usize);
-    let query_operands = load_left_operands::<E, N>(&key_tiles, plane_row, fragments, d_head, ty);
-    sync_cube();
 
     // Scaled, if the weights are exact.
     let mut max_scores = Array::<f32>::new(rows);
@@ -85,15 +75,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     while tiles.has_next {
         let tile = next_key_tile::<E, N>(&mut tiles, args, &mut key_tiles, &mut value_tiles);
         let first_row = tile.first_row(layout);
-        let mut scores = matmul_nt::<E, N>(
-            &query_operands,
-            &key_tiles,
-            first_row,
-            fragments,
-            columns,
-            d_head,
-            ty,
-        );
+        let mut scores = matmul_nt::<E, N>(&query_rows, &key_tiles, first_row, d_head, layout);
         if comptime!(layout.is_exact()) {
             #[unroll]
             for i in 0..comptime!(layout.fragments * layout.columns / 4) {
@@ -147,7 +129,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
         }
         if tile.bitmap > 0 {
             remove_non_finite::<E, N>(&mut value_tiles, first_row, &mut removed, d_value, layout);
-            sync_cube();
+            sync_tiles(layout);
             add_non_finite(
                 &scores,
                 &removed,
@@ -162,10 +144,8 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
             &value_tiles,
             first_row,
             &mut contexts,
-            fragments,
-            columns,
             d_value,
-            ty,
+            layout,
         );
     }
 

@@ -6,7 +6,8 @@ use cubecl::cmma::{MatrixIdent, MmaDefinition};
 use cubecl::prelude::barrier::copy_async_checked;
 use cubecl::prelude::*;
 
-use super::layout::{FRAGMENT, MmaType};
+use super::layout::{FRAGMENT, Instructions, MmaLayout, MmaType};
+use super::wgmma;
 use crate::flash::cube::memory::Matrix;
 
 /// Two adjacent elements of a row.
@@ -23,35 +24,57 @@ pub(super) enum Operand {
     RightRows,
 }
 
-/// Starts the copy of `rows` rows of a matrix to shared memory. Rows out of range become zeros.
+/// The index in shared memory of the first element of a vector of 16 bytes of one of `rows` rows.
+/// `wgmma` has panels of 128 bytes per row, in which the vectors of eight rows are permuted so that those of a
+/// column are in different banks.
+#[cube]
+pub(super) fn shared_index(
+    row: usize,
+    vector: usize,
+    #[comptime] rows: usize,
+    #[comptime] size: usize,
+    #[comptime] layout: MmaLayout,
+) -> usize {
+    let vec = comptime!(layout.ty.vec());
+    if comptime!(layout.instructions == Instructions::Wgmma) {
+        let vecs = comptime!(layout.panel_vecs());
+        let panel_row = vector / vecs * rows + row;
+        (panel_row * vecs + ((vector % vecs) ^ (row % 8))) * vec
+    } else {
+        row * comptime!(layout.row_stride(size)) + vector * vec
+    }
+}
+
+/// Starts the copy of `count` rows of a matrix to shared memory, from row `first_row` of `rows` there
+/// on. Rows out of range become zeros.
 #[cube]
 pub(super) fn copy_rows<E: Float, N: Size>(
     matrix: &Matrix<'_, E, N>,
     tile: &mut Shared<[Vector<E, N>]>,
-    offset: usize,
+    first_row: usize,
+    #[comptime] count: usize,
     #[comptime] rows: usize,
     #[comptime] size: usize,
-    #[comptime] units: usize,
-    #[comptime] ty: MmaType,
+    #[comptime] layout: MmaLayout,
 ) {
-    let vec = comptime!(ty.vec());
-    let vecs = comptime!(size / ty.vec());
-    let stride = comptime!(ty.row_stride(size));
-    let count = comptime!(rows * (size / ty.vec()));
+    let vec = comptime!(layout.ty.vec());
+    let vecs = comptime!(size / layout.ty.vec());
+    let units = comptime!(layout.units());
+    let copies = comptime!(count * (size / layout.ty.vec()));
     #[unroll]
-    for step in 0..comptime!(count.div_ceil(units)) {
+    for step in 0..comptime!(copies.div_ceil(units)) {
         let index = UNIT_POS as usize + step * units;
-        if index < count {
+        if index < copies {
             let row = index / vecs;
-            let column = index % vecs * vec;
-            let target = offset + row * stride + column;
+            let vector = index % vecs;
+            let target = shared_index(first_row + row, vector, rows, size, layout);
             let is_inside = matrix.has_row(row);
-            let source = select(is_inside, matrix.index(row, column), 0usize);
+            let source = select(is_inside, matrix.index(row, vector * vec), 0usize);
             let length = select(is_inside, vec, 0usize);
             copy_async_checked(
                 &matrix.elements[source..source + length],
                 &mut tile[target..target + vec],
-                comptime!(ty.vec() as u32),
+                comptime!(layout.ty.vec() as u32),
             );
         }
     }
@@ -65,8 +88,18 @@ pub(super) fn commit_copies() {
 
 /// Waits until all but the last `pending` groups of copies of the cube are complete.
 #[cube]
-pub(super) fn wait_for_copies(#[comptime] pending: usize) {
+pub(super) fn wait_for_copies(#[comptime] pending: usize, #[comptime] layout: MmaLayout) {
     gpu_asm!("cp.async.wait_group {};", const pending);
+    sync_tiles(layout);
+}
+
+/// A barrier after which what the units of the cube wrote to shared memory can be multiplied.
+#[cube]
+pub(super) fn sync_tiles(#[comptime] layout: MmaLayout) {
+    if comptime!(layout.instructions == Instructions::Wgmma) {
+        // `wgmma` does not see other writes to shared memory without a fence.
+        gpu_asm!("fence.proxy.async.shared::cta;");
+    }
     sync_cube();
 }
 
@@ -77,15 +110,17 @@ fn load_fragments<E: Float, N: Size>(
     tile: &Shared<[Vector<E, N>]>,
     row: usize,
     column: usize,
-    #[comptime] stride: usize,
+    #[comptime] size: usize,
     #[comptime] operand: Operand,
-    #[comptime] ty: MmaType,
+    #[comptime] layout: MmaLayout,
 ) -> Array<u32> {
+    let ty = comptime!(layout.ty);
     let lane = UNIT_POS_PLANE as usize;
     let mut words = Array::<u32>::new(4usize);
     if comptime!(operand == Operand::RightRows && ty.is_split()) {
         // `ldmatrix` transposes 16-bit elements only. Rows are in the order in which the
         // accumulators of a lane are the left operand.
+        let stride = comptime!(layout.row_stride(size));
         let first = (row + lane % 4 * 2) * stride + column + lane / 4;
         #[unroll]
         for i in 0..4usize {
@@ -99,7 +134,14 @@ fn load_fragments<E: Float, N: Size>(
             lane_column = lane / 8 % 2;
         }
         let vec = comptime!(ty.vec());
-        let index = (row + lane_row) * stride + column + lane_column * vec;
+        let rows = comptime!(layout.shared_rows());
+        let index = shared_index(
+            row + lane_row,
+            column / vec + lane_column,
+            rows,
+            size,
+            layout,
+        );
         let mma = MmaDefinition::<E, E, f32>::new(16usize, 8usize, 16usize);
         let ident = comptime!(match operand {
             Operand::Left => MatrixIdent::A,
@@ -206,7 +248,7 @@ fn add_products(
 /// The left operand of step `step` of a matmul from the accumulators of another one, of which
 /// `first` is the first of the same rows.
 #[cube]
-fn to_left_operand<E: Float>(
+pub(super) fn to_left_operand<E: Float>(
     sums: &Array<Pair<f32>>,
     #[comptime] first: usize,
     #[comptime] step: usize,
@@ -230,16 +272,57 @@ fn to_left_operand<E: Float>(
     words
 }
 
-/// Loads the rows of a plane as left operands: for each step, for each fragment of rows.
+/// Rows of a cube that are the left operand of several products.
+#[derive(CubeType)]
+pub(super) struct Left<E: Float, N: Size> {
+    /// For `mma`: the fragments of the plane.
+    words: Array<u32>,
+    /// For `wgmma`: all rows in shared memory.
+    pub(super) rows: Shared<[Vector<E, N>]>,
+}
+
+/// Loads the rows of a cube as a left operand. With `mma` they are copied to `tiles` and then loaded
+/// to registers, so that the tiles can be used for other rows.
 #[cube]
-pub(super) fn load_left_operands<E: Float, N: Size>(
+pub(super) fn load_left<E: Float, N: Size>(
+    matrix: &Matrix<'_, E, N>,
+    tiles: &mut Shared<[Vector<E, N>]>,
+    plane_row: usize,
+    #[comptime] size: usize,
+    #[comptime] layout: MmaLayout,
+) -> Left<E, N> {
+    let count = comptime!(layout.tile_m());
+    let mut rows = Shared::<[Vector<E, N>]>::new_aligned_slice(
+        comptime!((layout.left_rows() * size).max(layout.ty.vec())),
+        comptime!(layout.alignment()),
+    );
+    if comptime!(layout.instructions == Instructions::Wgmma) {
+        copy_rows::<E, N>(matrix, &mut rows, 0usize, count, count, size, layout);
+        // Complete before the first tile of columns.
+        commit_copies();
+        let words = Array::<u32>::new(0usize);
+        Left::<E, N> { words, rows }
+    } else {
+        let shared_rows = comptime!(layout.shared_rows());
+        copy_rows::<E, N>(matrix, tiles, 0usize, count, shared_rows, size, layout);
+        commit_copies();
+        wait_for_copies(0usize, layout);
+        let words = load_left_fragments::<E, N>(&*tiles, plane_row, size, layout);
+        sync_cube();
+        Left::<E, N> { words, rows }
+    }
+}
+
+/// The rows of a plane as left operands: for each step, for each fragment of rows.
+#[cube]
+fn load_left_fragments<E: Float, N: Size>(
     tile: &Shared<[Vector<E, N>]>,
     first_row: usize,
-    #[comptime] fragments: usize,
     #[comptime] size: usize,
-    #[comptime] ty: MmaType,
+    #[comptime] layout: MmaLayout,
 ) -> Array<u32> {
-    let stride = comptime!(ty.row_stride(size));
+    let ty = comptime!(layout.ty);
+    let fragments = comptime!(layout.fragments);
     let mut operands = Array::<u32>::new(comptime!(fragments * (size / ty.step()) * 4));
     #[unroll]
     for step in 0..comptime!(size / ty.step()) {
@@ -247,7 +330,7 @@ pub(super) fn load_left_operands<E: Float, N: Size>(
         for fragment in 0..fragments {
             let row = first_row + fragment * FRAGMENT;
             let column = comptime!(step * ty.step());
-            let words = load_fragments::<E, N>(tile, row, column, stride, Operand::Left, ty);
+            let words = load_fragments::<E, N>(tile, row, column, size, Operand::Left, layout);
             #[unroll]
             for i in 0..4usize {
                 operands[(step * fragments + fragment) * 4 + i] = words[i];
@@ -257,18 +340,33 @@ pub(super) fn load_left_operands<E: Float, N: Size>(
     operands
 }
 
-/// `left · tileᵀ` for a tile of `columns` rows of `size` in shared memory.
+/// `left · tileᵀ` for a tile with a row of `size` for each column of the product in shared memory.
 #[cube]
 pub(super) fn matmul_nt<E: Float, N: Size>(
+    left: &Left<E, N>,
+    tile: &Shared<[Vector<E, N>]>,
+    first_row: usize,
+    #[comptime] size: usize,
+    #[comptime] layout: MmaLayout,
+) -> Array<Pair<f32>> {
+    if comptime!(layout.instructions == Instructions::Wgmma) {
+        wgmma::matmul_nt::<E, N>(left, tile, first_row, size, layout)
+    } else {
+        fragments_nt::<E, N>(&left.words, tile, first_row, size, layout)
+    }
+}
+
+#[cube]
+fn fragments_nt<E: Float, N: Size>(
     operands: &Array<u32>,
     tile: &Shared<[Vector<E, N>]>,
     first_row: usize,
-    #[comptime] fragments: usize,
-    #[comptime] columns: usize,
     #[comptime] size: usize,
-    #[comptime] ty: MmaType,
+    #[comptime] layout: MmaLayout,
 ) -> Array<Pair<f32>> {
-    let stride = comptime!(ty.row_stride(size));
+    let ty = comptime!(layout.ty);
+    let fragments = comptime!(layout.fragments);
+    let columns = comptime!(layout.columns);
     let len = comptime!(fragments * columns / 4);
     let mut products = zero_pairs(len);
     // Separately, because matrix instructions truncate their sums.
@@ -285,7 +383,7 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
         for column in 0..comptime!(columns / FRAGMENT) {
             let row = first_row + column * FRAGMENT;
             let first = comptime!(step * ty.step());
-            let mut right = load_fragments::<E, N>(tile, row, first, stride, Operand::Right, ty);
+            let mut right = load_fragments::<E, N>(tile, row, first, size, Operand::Right, layout);
             let right_rest = split(&mut right, 4usize, ty);
             #[unroll]
             for fragment in 0..fragments {
@@ -307,7 +405,8 @@ pub(super) fn matmul_nt<E: Float, N: Size>(
     products
 }
 
-/// `sums += weights · tile` for a tile of `columns` rows of `size` in shared memory.
+/// `sums += weights · tile` for a tile with a row of `size` for each column of the weights in shared
+/// memory.
 ///
 /// Matrix instructions truncate their sums. In `f32` the product of each tile is added separately,
 /// with rounding, so that the error does not grow with the number of tiles.
@@ -317,30 +416,21 @@ pub(super) fn add_matmul<E: Float, N: Size>(
     tile: &Shared<[Vector<E, N>]>,
     first_row: usize,
     sums: &mut Array<Pair<f32>>,
-    #[comptime] fragments: usize,
-    #[comptime] columns: usize,
     #[comptime] size: usize,
-    #[comptime] ty: MmaType,
+    #[comptime] layout: MmaLayout,
 ) {
-    if comptime!(ty.is_split()) {
-        let len = comptime!(fragments * size / 4);
+    if comptime!(layout.instructions == Instructions::Wgmma) {
+        wgmma::add_matmul::<E, N>(weights, tile, first_row, sums, size, layout);
+    } else if comptime!(layout.ty.is_split()) {
+        let len = comptime!(layout.fragments * size / 4);
         let mut products = zero_pairs(len);
-        accumulate::<E, N>(
-            weights,
-            tile,
-            first_row,
-            &mut products,
-            fragments,
-            columns,
-            size,
-            ty,
-        );
+        accumulate::<E, N>(weights, tile, first_row, &mut products, size, layout);
         #[unroll]
         for i in 0..len {
             sums[i] += products[i];
         }
     } else {
-        accumulate::<E, N>(weights, tile, first_row, sums, fragments, columns, size, ty);
+        accumulate::<E, N>(weights, tile, first_row, sums, size, layout);
     }
 }
 
@@ -350,12 +440,12 @@ fn accumulate<E: Float, N: Size>(
     tile: &Shared<[Vector<E, N>]>,
     first_row: usize,
     sums: &mut Array<Pair<f32>>,
-    #[comptime] fragments: usize,
-    #[comptime] columns: usize,
     #[comptime] size: usize,
-    #[comptime] ty: MmaType,
+    #[comptime] layout: MmaLayout,
 ) {
-    let stride = comptime!(ty.row_stride(size));
+    let ty = comptime!(layout.ty);
+    let fragments = comptime!(layout.fragments);
+    let columns = comptime!(layout.columns);
     #[unroll]
     for step in 0..comptime!(columns / ty.step()) {
         let mut left = Array::<u32>::new(comptime!(fragments * 4));
@@ -374,7 +464,7 @@ fn accumulate<E: Float, N: Size>(
             let row = first_row + comptime!(step * ty.step());
             let first = column * FRAGMENT;
             let mut right =
-                load_fragments::<E, N>(tile, row, first, stride, Operand::RightRows, ty);
+                load_fragments::<E, N>(tile, row, first, size, Operand::RightRows, layout);
             let right_rest = split(&mut right, 4usize, ty);
             #[unroll]
             for fragment in 0..fragments {

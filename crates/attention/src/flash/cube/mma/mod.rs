@@ -14,6 +14,7 @@ pub(super) mod forward;
 mod fragment;
 mod layout;
 mod tile;
+mod wgmma;
 
-pub(super) use self::layout::{MmaLayout, MmaType};
+pub(super) use self::layout::{Instructions, MmaLayout, MmaType};
 pub(super) use self::tile::MmaArgsLaunch;

@@ -4,7 +4,9 @@ use std::f32::consts::LOG2_E;
 
 use cubecl::prelude::*;
 
-use super::fragment::{Pair, commit_copies, copy_rows, exp2, row_sum, wait_for_copies};
+use super::fragment::{
+    Pair, commit_copies, copy_rows, exp2, row_sum, shared_index, wait_for_copies,
+};
 use super::layout::{FRAGMENT, MmaLayout};
 use crate::flash::call::MASKED_SCORE;
 use crate::flash::cube::call::{Call, Head};
@@ -30,7 +32,10 @@ pub(super) fn new_tiles<E: Float, N: Size>(
     #[comptime] size: usize,
     #[comptime] layout: MmaLayout,
 ) -> Shared<[Vector<E, N>]> {
-    Shared::<[Vector<E, N>]>::new_aligned_slice(comptime!(layout.stage_len(size)), 16usize)
+    Shared::<[Vector<E, N>]>::new_aligned_slice(
+        comptime!(layout.shared_rows() * layout.row_stride(size)),
+        comptime!(layout.alignment()),
+    )
 }
 
 /// Starts the copy of the two column operands of a tile, of width `d_head` and `d_value`, to a
@@ -44,15 +49,21 @@ pub(super) fn copy_columns<E: Float, N: Size>(
     stage: usize,
     #[comptime] layout: MmaLayout,
 ) {
-    let ty = comptime!(layout.ty);
-    let units = comptime!(layout.units());
     let columns = comptime!(layout.columns);
+    let first_row = stage * columns;
     let d_head = comptime!(layout.d_head);
     let d_value = comptime!(layout.d_value);
-    let offset = stage * columns * comptime!(layout.ty.row_stride(layout.d_head));
-    copy_rows::<E, N>(first, first_tiles, offset, columns, d_head, units, ty);
-    let offset = stage * columns * comptime!(layout.ty.row_stride(layout.d_value));
-    copy_rows::<E, N>(second, second_tiles, offset, columns, d_value, units, ty);
+    let rows = comptime!(layout.shared_rows());
+    copy_rows::<E, N>(first, first_tiles, first_row, columns, rows, d_head, layout);
+    copy_rows::<E, N>(
+        second,
+        second_tiles,
+        first_row,
+        columns,
+        rows,
+        d_value,
+        layout,
+    );
     commit_copies();
 }
 
@@ -163,7 +174,7 @@ pub(super) fn next_key_tile<E: Float, N: Size>(
     value_tiles: &mut Shared<[Vector<E, N>]>,
 ) -> KeyTile {
     // The other stage has been read by all planes.
-    wait_for_copies(0usize);
+    wait_for_copies(0usize, comptime!(args.layout));
     let mut tile = KeyTile {
         stage: 0usize,
         bitmap: 0usize,
@@ -334,7 +345,15 @@ pub(super) fn remove_non_finite<E: Float, N: Size>(
         let position = unit + step * units;
         let row = position / size;
         if row < comptime!(layout.columns) {
-            let index = (first_row + row) * comptime!(layout.ty.row_stride(size)) + position % size;
+            let column = position % size;
+            let vec = comptime!(layout.ty.vec());
+            let index = shared_index(
+                first_row + row,
+                column / vec,
+                comptime!(layout.shared_rows()),
+                size,
+                layout,
+            ) + column % vec;
             let element = f32::cast_from(tile[index].extract(0usize));
             if !is_finite(element) {
                 // Any of several will do.
