@@ -56,6 +56,10 @@ pub(crate) fn is_supported(device: &CubeDevice, sizes: &Sizes) -> bool {
         && mask * 4 <= properties.memory.max_page_size
 }
 
+pub(crate) fn is_software(device: &CubeDevice) -> bool {
+    crate::cube::launch::is_software(device.client().properties())
+}
+
 /// Computes the tensors of a layout, which have these dimensions and types.
 pub(super) fn launch(
     inputs: LayoutInputs,

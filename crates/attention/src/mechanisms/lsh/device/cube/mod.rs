@@ -11,7 +11,7 @@ use burn::backend::{
 };
 use burn::tensor::{Int, Tensor};
 
-pub(super) use self::launch::is_supported;
+pub(super) use self::launch::{is_software, is_supported};
 use self::launch::{LayoutInputs, launch};
 use super::{DeviceLayout, DevicePattern, Sizes};
 use crate::cube::op::{self, OperationOutput};
