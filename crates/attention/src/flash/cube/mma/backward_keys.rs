@@ -2,9 +2,8 @@
 
 use cubecl::prelude::*;
 
-use super::fragment::{
-    Pair, add_matmul, load_left, matmul_nt, sync_tiles, wait_for_copies, zero_pairs,
-};
+use super::fragment::{Pair, add_matmul, load_left, matmul_nt, zero_pairs};
+use super::shared::{sync_tiles, wait_for_copies};
 use super::tile::{
     MmaArgs, RowStats, add_non_finite, copy_columns, lane_column, mask_keys, new_tiles,
     remove_non_finite, row_stats, store_rows, weight,

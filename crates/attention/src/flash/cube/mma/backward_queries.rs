@@ -2,8 +2,9 @@
 
 use cubecl::prelude::*;
 
-use super::fragment::{Pair, add_matmul, load_left, matmul_nt, sync_tiles, zero_pairs};
+use super::fragment::{Pair, add_matmul, load_left, matmul_nt, zero_pairs};
 use super::layout::FRAGMENT;
+use super::shared::sync_tiles;
 use super::tile::{
     MmaArgs, RowStats, add_non_finite, first_key_tile, lane_row, mask_queries, new_tiles,
     next_key_tile, remove_non_finite, row_stats, store_rows, weight,

@@ -4,10 +4,9 @@ use std::f32::consts::LOG2_E;
 
 use cubecl::prelude::*;
 
-use super::fragment::{
-    Pair, add_matmul, exp2, load_left, matmul_nt, row_max, row_sum, sync_tiles, zero_pairs,
-};
+use super::fragment::{Pair, add_matmul, exp2, load_left, matmul_nt, row_max, row_sum, zero_pairs};
 use super::layout::FRAGMENT;
+use super::shared::sync_tiles;
 use super::tile::{
     MmaArgs, add_non_finite, first_key_tile, lane_column, lane_row, mask_queries, new_tiles,
     next_key_tile, remove_non_finite, store_rows,

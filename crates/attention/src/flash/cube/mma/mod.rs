@@ -1,4 +1,4 @@
-//! Kernels for NVIDIA GPUs with `mma` and `ldmatrix` instructions.
+//! Kernels for NVIDIA GPUs with the matrix instructions `mma` and `ldmatrix`, or [`wgmma`].
 //!
 //! Scores, weights and accumulators stay in registers: the layout of an accumulator of one matmul
 //! is that of the left operand of the next. Only the rows of keys, values, queries and output
@@ -13,6 +13,7 @@ pub(super) mod backward_queries;
 pub(super) mod forward;
 mod fragment;
 mod layout;
+mod shared;
 mod tile;
 mod wgmma;
 

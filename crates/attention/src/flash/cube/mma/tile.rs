@@ -4,10 +4,9 @@ use std::f32::consts::LOG2_E;
 
 use cubecl::prelude::*;
 
-use super::fragment::{
-    Pair, commit_copies, copy_rows, exp2, row_sum, shared_index, wait_for_copies,
-};
+use super::fragment::{Pair, exp2, row_sum};
 use super::layout::{FRAGMENT, MmaLayout};
+use super::shared::{commit_copies, copy_rows, shared_index, wait_for_copies};
 use crate::flash::call::MASKED_SCORE;
 use crate::flash::cube::call::{Call, Head};
 use crate::flash::cube::finite::is_finite;

@@ -5,8 +5,9 @@
 
 use cubecl::prelude::*;
 
-use super::fragment::{Left, Pair, shared_index, to_left_operand};
+use super::fragment::{Left, Pair, to_left_operand};
 use super::layout::MmaLayout;
+use super::shared::shared_index;
 
 /// `left · tileᵀ` for a tile with a row of `size` for each column of the product.
 ///
@@ -199,5 +200,65 @@ impl Product {
             u32::from(adds),
             sums.join(", "),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::{Instructions, MmaLayout, MmaType};
+    use super::*;
+
+    /// Products with heads of 64 and of 128, which have one and two panels.
+    fn products() -> [Product; 2] {
+        [64, 128].map(|size| Product {
+            layout: MmaLayout::forward(Instructions::Wgmma, MmaType::Bf16, size, size),
+            size,
+        })
+    }
+
+    fn registers(text: &str) -> Vec<usize> {
+        let numbers = text.split('%').skip(1).map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_digit());
+            rest[..end.unwrap_or(rest.len())].parse()
+        });
+        let mut registers: Vec<usize> = numbers.map(|n| n.expect("a number")).collect();
+        registers.sort_unstable();
+        registers.dedup();
+        registers
+    }
+
+    #[test]
+    fn every_register_is_used() {
+        for product in products() {
+            let (columns, size) = (product.layout.columns, product.size);
+            // The products and two addresses; or two sets of sums, the left operand and an address.
+            for (text, count) in [
+                (product.nt(), columns / 2 + 2),
+                (product.add(), size + columns / 4 + 1),
+            ] {
+                assert_eq!(registers(&text), (0..count).collect::<Vec<_>>(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn steps_cover_the_rows() {
+        let offsets = |text: &str| -> Vec<usize> {
+            let lines = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("add.s64 right, tile, "));
+            let offsets = lines.map(|offset| offset.trim_end_matches(';').parse());
+            offsets.map(|offset| offset.expect("a number")).collect()
+        };
+        let [narrow, wide] = products();
+        // In units of 16 bytes: 32 bytes of a row, and panels of 256 and 128 rows of 128 bytes.
+        assert_eq!(offsets(&narrow.nt()), [0, 2, 4, 6]);
+        assert_eq!(offsets(&wide.nt()), [0, 2, 4, 6, 1024, 1026, 1028, 1030]);
+        // 16 rows of 128 bytes.
+        assert_eq!(
+            offsets(&narrow.add()),
+            [0, 128, 256, 384, 512, 640, 768, 896]
+        );
+        assert_eq!(offsets(&wide.add()), [0, 128, 256, 384]);
     }
 }

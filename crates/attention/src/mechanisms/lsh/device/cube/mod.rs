@@ -11,8 +11,8 @@ use burn::backend::{
 };
 use burn::tensor::{Int, Tensor};
 
-pub(super) use self::launch::{is_software, is_supported};
 use self::launch::{LayoutInputs, launch};
+pub(super) use self::launch::{is_software, is_supported};
 use super::{DeviceLayout, DevicePattern, Sizes};
 use crate::cube::op::{self, OperationOutput};
 use crate::flash::DenseMask;
