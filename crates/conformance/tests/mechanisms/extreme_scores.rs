@@ -3,8 +3,8 @@
 //! A bias of -1e9 masks a key, unless all keys of a row have it. Such a row must not affect the
 //! gradients of other rows, which share its keys and values.
 
-use crate::other_mechanisms;
 use crate::prelude::*;
+use crate::{half_types, other_mechanisms};
 
 /// Common mask constants: literals, those of Hugging Face models, and the minima of data types.
 const CONSTANTS: [(&str, f32); 7] = [
@@ -23,7 +23,7 @@ const SCORES: [(&str, f64); 3] = [("1e3", 1e3), ("1e6", 1e6), ("1e10", 1e10)];
 /// The row of each head in which all keys have the constant.
 const CONSTANT_ROW: usize = 70;
 
-pub(crate) fn trials(suite: &mut Suite) {
+pub(crate) fn trials(suite: &mut Suite, opened: &OpenDevice) {
     let grads = [("without-grad", false), ("with-grad", true)];
     for (name, mechanism) in other_mechanisms::with_softmax() {
         let is_full = Difference::from(mechanism.mechanism()) == Difference::None;
@@ -44,6 +44,21 @@ pub(crate) fn trials(suite: &mut Suite) {
             }
         }
     }
+    for (dtype_name, dtype) in half_types(opened) {
+        for d_head in [16, 64] {
+            for (mask_name, mask) in [("full", None), ("causal", Some(Mask::Causal))] {
+                let problem = Problem::new("growing", [1, 2, 300, 300, d_head]);
+                let problem = match mask {
+                    Some(mask) => problem.with_mask(mask),
+                    None => problem,
+                };
+                let name = format!("flash/growing-scores/{mask_name}-{d_head}/{dtype_name}");
+                suite.add_training(name, move |device| {
+                    check_growing_scores(&problem, dtype, device);
+                });
+            }
+        }
+    }
     for mechanism in [Mechanism::Standard, Mechanism::Flash] {
         for (name, size) in SCORES {
             for seq_q in [150, 5] {
@@ -54,6 +69,24 @@ pub(crate) fn trials(suite: &mut Suite) {
             }
         }
     }
+}
+
+/// Each tile of keys has larger scores than the previous ones, so that weights relative to the maximum
+/// of the first tile would overflow in half precision.
+fn check_growing_scores(problem: &Problem, dtype: DType, device: &Device) {
+    let mut inputs = problem.inputs();
+    for (row, key) in inputs.key.chunks_mut(problem.d_head).enumerate() {
+        let factor = (row % problem.seq_k) as f32 / 8.0;
+        key.iter_mut().for_each(|element| *element *= factor);
+    }
+    let tensors = Tensors::new(problem, &inputs, device).cast(dtype);
+    let flash = Mechanism::Flash.into();
+    must(compare_gradients(
+        &flash,
+        problem,
+        tensors,
+        &all_queries(problem),
+    ));
 }
 
 /// A problem of several tiles with a bias; none if the mechanism does not support it.

@@ -102,8 +102,8 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
     explain::trials(&mut suite, opened);
-    extreme_scores::trials(&mut suite);
-    masked_values::trials(&mut suite);
+    extreme_scores::trials(&mut suite, opened);
+    masked_values::trials(&mut suite, opened);
     entropy::trials(&mut suite, opened);
     suite.add_training_table("matmul/", matmul::TESTS);
     suite.add_training_table("resample/", resample::TESTS);
