@@ -9,6 +9,7 @@ use super::additive::backward_queries_additive;
 use super::backward_keys::backward_keys;
 use super::backward_queries::backward_queries;
 use super::bias_gradient::{self, backward_bias};
+use super::cooperative;
 use super::device_plan::RowAxis;
 use super::forward::forward;
 use super::hard::{VALUE_UNITS, backward_values_hard, forward_hard, keys_per_cube};
@@ -105,6 +106,27 @@ macro_rules! launch_mma {
     };
 }
 
+/// Launches a kernel of [`cooperative`] over the tiles of a plan.
+macro_rules! launch_cooperative {
+    (
+        cooperative::$kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
+        heads: $heads:expr,
+        tensors: [$($tensor:expr),+],
+    ) => {
+        // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
+        unsafe {
+            cooperative::$kernel::$kernel::launch_unchecked(
+                &$args.client,
+                cube_count([$plan.plan.rows, $heads, $settings.shape.batch]),
+                CubeDim::new_1d($layout.units() as u32),
+                $args.cooperative_args($settings, &$plan, $layout),
+                $(buffer($tensor),)+
+                $args.elem(),
+            );
+        }
+    };
+}
+
 /// The forward pass, or the backward pass if there are saved tensors.
 ///
 /// Returns context, log-sum-exp and softmax statistics, or the gradients of query, key and value, and
@@ -153,6 +175,11 @@ fn launch_forward(
             heads: shape.heads,
             tensors: [&context, &log_sum_exp, &stats],
         ),
+        KernelLayout::Cooperative(layout) => launch_cooperative!(
+            cooperative::forward(args, plan, settings, layout),
+            heads: shape.heads,
+            tensors: [&context, &log_sum_exp, &stats],
+        ),
     }
     [context, log_sum_exp, stats]
 }
@@ -172,6 +199,9 @@ fn launch_backward(
     let query_layout = match layout {
         KernelLayout::Units(_) => layout,
         KernelLayout::Mma(layout) => KernelLayout::Mma(layout.with_query_gradient()),
+        KernelLayout::Cooperative(layout) => {
+            KernelLayout::Cooperative(layout.with_query_gradient())
+        }
     };
     let plan = args.plan(settings, query_layout.tile(), RowAxis::Queries);
     // The context of the soft weights, for sampled keys.
@@ -221,6 +251,15 @@ fn launch_backward(
             let d_query = grad(&args.query);
             launch_mma!(
                 mma::backward_queries(args, plan, settings, layout),
+                heads: shape.heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_query],
+            );
+            d_query
+        }
+        (_, KernelLayout::Cooperative(layout)) => {
+            let d_query = grad(&args.query);
+            launch_cooperative!(
+                cooperative::backward_queries(args, plan, settings, layout),
                 heads: shape.heads,
                 tensors: [&args.d_context, &stats, &deltas, &d_query],
             );
@@ -284,6 +323,15 @@ fn launch_backward(
             let d_key = grad(&args.key);
             launch_mma!(
                 mma::backward_keys(args, plan, settings, layout),
+                heads: shape.kv_heads,
+                tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
+            );
+            d_key
+        }
+        (_, KernelLayout::Cooperative(layout)) => {
+            let d_key = grad(&args.key);
+            launch_cooperative!(
+                cooperative::backward_keys(args, plan, settings, layout),
                 heads: shape.kv_heads,
                 tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
             );

@@ -15,6 +15,7 @@ use cubecl::server::Handle;
 use super::call::{
     BroadcastStridesLaunch, CallLaunch, KernelArgsLaunch, TensorStridesLaunch, table,
 };
+use super::cooperative::{CooperativeArgsLaunch, CooperativeLayout, VECTOR};
 use super::device_plan::{DevicePlan, PlanKey, RowAxis};
 use super::launch::KernelInputs;
 use super::layout::{KernelLayout, Layout};
@@ -53,6 +54,9 @@ impl LaunchArgs {
         let client = inputs.query.client.clone();
         let with_rows = |tensor: CubeTensor| match layout {
             KernelLayout::Mma(layout) if !has_aligned_rows(&tensor, layout.ty().vec()) => {
+                into_contiguous(tensor)
+            }
+            KernelLayout::Cooperative(_) if !has_aligned_rows(&tensor, VECTOR) => {
                 into_contiguous(tensor)
             }
             _ => into_contiguous_rows(tensor),
@@ -167,6 +171,22 @@ impl LaunchArgs {
         layout: MmaLayout,
     ) -> MmaArgsLaunch<E, N> {
         MmaArgsLaunch::new(
+            buffer(&self.query),
+            buffer(&self.key),
+            buffer(&self.value),
+            word_buffer(&plan.handle),
+            self.call(settings, &plan.plan),
+            layout,
+        )
+    }
+
+    pub(super) fn cooperative_args(
+        &self,
+        settings: &TiledSettings,
+        plan: &UploadedPlan,
+        layout: CooperativeLayout,
+    ) -> CooperativeArgsLaunch {
+        CooperativeArgsLaunch::new(
             buffer(&self.query),
             buffer(&self.key),
             buffer(&self.value),

@@ -1,5 +1,6 @@
 //! How the units of a cube divide a tile, and the layout of their shared memory.
 
+use super::cooperative::CooperativeLayout;
 use super::mma::MmaLayout;
 
 /// Units of a plane. Cooperative matrices are only used on devices with this plane size.
@@ -25,6 +26,8 @@ pub(super) enum KernelLayout {
     Units(Layout),
     /// Of the [`mma`](super::mma) kernels.
     Mma(MmaLayout),
+    /// Of the [cooperative](super::cooperative) kernels.
+    Cooperative(CooperativeLayout),
 }
 
 impl KernelLayout {
@@ -33,6 +36,7 @@ impl KernelLayout {
         match self {
             Self::Units(layout) => layout.tile(),
             Self::Mma(layout) => layout.tile(),
+            Self::Cooperative(layout) => layout.tile(),
         }
     }
 }

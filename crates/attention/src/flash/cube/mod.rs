@@ -3,8 +3,8 @@
 //! Three kernels iterate over tiles: the forward pass and the query gradient of a query tile, and
 //! the key and value gradients of a key tile. Each output element is written by one cube, so no
 //! atomics are needed. The kernels read the tile plan on the device and use the formulas of the
-//! [tile loops](super::portable). In half precision, NVIDIA GPUs use [kernels of their own](mma) for
-//! calls without options.
+//! [tile loops](super::portable). In half precision, NVIDIA GPUs use kernels of their own for calls
+//! without options, with [CUDA](mma) and with [Vulkan](cooperative).
 
 // The outer of two nested conditions is often known at compile time and the inner is not. With
 // `&&` both would be evaluated on the device.
@@ -18,6 +18,7 @@ mod backward_queries;
 mod bias_gradient;
 mod call;
 mod cmma;
+mod cooperative;
 mod device_plan;
 mod finite;
 mod forward;

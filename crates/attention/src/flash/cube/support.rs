@@ -8,6 +8,7 @@ use cubecl::client::Client;
 use cubecl::ir::features::{MmaConfig, TypeUsage};
 use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 
+use super::cooperative::CooperativeLayout;
 use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, KernelLayout, Layout, Matmul, PLANE_SIZE};
 use super::mma::{Instructions, MmaLayout, MmaType};
@@ -89,6 +90,7 @@ pub(crate) fn kernel_for(
 ) -> FlashKernel {
     match layouts(&device.client(), dtype, has_mask_or_bias, settings) {
         Some([KernelLayout::Mma(_), _]) => FlashKernel::CubeMma,
+        Some([KernelLayout::Cooperative(_), _]) => FlashKernel::CubeCmma,
         Some([KernelLayout::Units(forward), _]) => match forward.matmul {
             Matmul::Cmma => FlashKernel::CubeCmma,
             Matmul::Unit => FlashKernel::Cube,
@@ -106,6 +108,9 @@ pub(super) fn layouts(
 ) -> Option<[KernelLayout; 2]> {
     if let Some(layouts) = mma_layouts(client, dtype, has_mask_or_bias, settings) {
         return Some(layouts.map(KernelLayout::Mma));
+    }
+    if let Some(layouts) = cooperative_layouts(client, dtype, has_mask_or_bias, settings) {
+        return Some(layouts.map(KernelLayout::Cooperative));
     }
     let first = |pass| {
         let mut list = preferred(client.properties(), dtype, settings, pass)?.into_iter();
@@ -170,6 +175,56 @@ fn has_wgmma(properties: &DeviceProperties, ty: MmaType) -> bool {
     !ty.is_split()
         && properties.identity.fingerprint == "ptx_sm90"
         && std::env::var("ZOO_NO_WGMMA").is_err()
+}
+
+/// The layouts of the [cooperative](super::cooperative) kernels, if the device has the instructions
+/// and the call no options.
+fn cooperative_layouts(
+    client: &Client,
+    dtype: DType,
+    has_mask_or_bias: bool,
+    settings: &TiledSettings,
+) -> Option<[CooperativeLayout; 2]> {
+    let properties = client.properties();
+    let hardware = &properties.hardware;
+    let shape = &settings.shape;
+    let (_, max_heads, max_batch) = hardware.max_cube_count;
+    let max_units = hardware.max_units_per_cube.min(hardware.max_cube_dim.0);
+    let is_supported = dtype == DType::F16
+        && KernelProgram::new(settings) == Some(KernelProgram::Softmax)
+        && !has_mask_or_bias
+        && settings.softcap.is_none()
+        && settings.alibi.is_none()
+        && settings.dropout.is_none()
+        // The maximum of the scores is that of the dot products.
+        && settings.scale > 0.0
+        // See `preferred`.
+        && shape.seq_k > 1
+        && shape.heads <= max_heads as usize
+        && shape.batch <= max_batch as usize
+        && has_cmma(properties, dtype)
+        // CubeCL reports matrices of a whole cube for `VK_NV_cooperative_matrix2` alone, which also
+        // has functions of elements.
+        && !properties.features.matmul.cube_mma.is_empty();
+    if !is_supported {
+        return None;
+    }
+    let layouts = [
+        CooperativeLayout::forward(shape.d_head, shape.d_value),
+        CooperativeLayout::backward_keys(shape.d_head, shape.d_value),
+    ];
+    let kernels = [
+        (layouts[0], RowAxis::Queries),
+        (layouts[1].with_query_gradient(), RowAxis::Queries),
+        (layouts[1], RowAxis::Keys),
+    ];
+    let is_supported = kernels.into_iter().all(|(layout, row_axis)| {
+        layout.supports()
+            && layout.units() <= max_units as usize
+            && layout.shared_bytes() <= hardware.max_shared_memory_size
+            && has_plan(properties, settings, layout.tile(), row_axis)
+    });
+    is_supported.then_some(layouts)
 }
 
 pub(super) fn is_supported(
