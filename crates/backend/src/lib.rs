@@ -16,6 +16,7 @@
     reason = "not published: comments are for what names and types do not say"
 )]
 
+mod all_reduce;
 mod allocator;
 mod cpu;
 #[cfg(feature = "tch")]
@@ -25,6 +26,7 @@ mod open;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+pub use all_reduce::check_all_reduce;
 pub use allocator::configure_allocator;
 pub use burn::tensor::Device;
 pub use meter::Meter;

@@ -258,7 +258,7 @@ pub(crate) fn list<T: fmt::Display>(items: &[T]) -> String {
 }
 
 /// Runs `work` and returns its panic message as an error. Nothing is printed.
-fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     // The panic hook is global to the process, so only one guard may replace it at a time.
     static HOOK: Mutex<()> = Mutex::new(());
     let _hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner);

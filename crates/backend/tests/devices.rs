@@ -4,7 +4,7 @@
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use zoo_backend::{Backend, Dtype, OpenDevice, open_for_tests};
+use zoo_backend::{Backend, Dtype, OpenDevice, check_all_reduce, open_for_tests};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -27,6 +27,19 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
             let error = zoo_backend::open(opened.id, Dtype::F16).expect_err("f32 is configured");
             let expected = "already open with dtype f32, which cannot change to f16";
             assert!(error.to_string().contains(expected), "{error}");
+            Ok(())
+        }),
+        trial("all-reduce-of-one-device", opened, |opened| {
+            let checked = check_all_reduce(std::slice::from_ref(opened));
+            if opened.id.backend.has_all_reduce() {
+                return Ok(checked?);
+            }
+            let error = checked.expect_err("Burn does not implement it").to_string();
+            let expected = format!(
+                "Burn has no all-reduce for \"{}\"\n  help: use cuda",
+                opened.id
+            );
+            assert_eq!(error, expected);
             Ok(())
         }),
     ];

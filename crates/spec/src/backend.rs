@@ -45,6 +45,20 @@ impl Backend {
         self.feature() == "tch"
     }
 
+    /// Whether Burn implements its collective operations, such as all-reduce, for the backend.
+    pub fn has_all_reduce(self) -> bool {
+        match self {
+            Self::Cuda => true,
+            Self::Flex
+            | Self::Ndarray
+            | Self::Wgpu
+            | Self::Vulkan
+            | Self::Tch
+            | Self::TchCpu
+            | Self::TchCuda => false,
+        }
+    }
+
     /// Whether a device index may follow its name.
     fn takes_index(self) -> bool {
         !matches!(self, Self::Flex | Self::Ndarray | Self::TchCpu | Self::Tch)

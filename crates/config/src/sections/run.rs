@@ -27,7 +27,7 @@ keys! {
         name: BackendId = BackendId::default(), Values::Backend;
         /// Data type of the weights.
         dtype: Dtype = Dtype::F32, Values::Names(Dtype::NAMES);
-        /// Device indices for data-parallel training; if empty, the device of `name`.
+        /// Device indices for data-parallel training; if empty, the device of `name`. On `cuda` it requires NCCL.
         devices: Vec<usize> = vec![], Values::Devices;
     }
 }

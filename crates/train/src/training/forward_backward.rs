@@ -7,12 +7,14 @@ use zoo_models::ModelError;
 
 use super::gradients::unscale;
 use super::precision::cast_params;
+use super::reduction::Reduction;
 use crate::task::{Example, Task, TaskModel};
 
 #[derive(Debug, Clone)]
 pub(crate) struct ForwardBackward {
     /// Data-parallel devices with autodiff; the parameters are on the first.
     pub(crate) devices: Vec<Device>,
+    pub(crate) reduction: Reduction,
     pub(crate) label_smoothing: f64,
     pub(crate) compute_dtype: DType,
     pub(crate) param_dtype: DType,
@@ -58,13 +60,8 @@ impl ForwardBackward {
         let batches_per_device = batches.len().div_ceil(self.devices.len());
         let mut chunks = batches.chunks(batches_per_device);
         let first_chunk = chunks.next().unwrap_or_default();
-        let other_devices = &self.devices[1..];
-        if other_devices.is_empty() {
-            let result = self.on_device::<T>(model, first_chunk, 0, &context)?;
-            return Ok(self.to_param_dtype::<T>(model, result, &context));
-        }
         let results = std::thread::scope(|scope| {
-            let workers: Vec<_> = other_devices
+            let workers: Vec<_> = self.devices[1..]
                 .iter()
                 .zip(chunks)
                 .enumerate()
@@ -85,17 +82,7 @@ impl ForwardBackward {
             }
             results.into_iter().collect::<Result<Vec<_>, _>>()
         })?;
-        let device = self.devices[0].clone().inner();
-        let mut sum = GradientsAccumulator::new();
-        let mut losses = vec![];
-        for result in results {
-            sum.accumulate(model, result.gradients.to_device(&device, model));
-            losses.push(result.loss.to_device(&device));
-        }
-        let result = StepGradients {
-            gradients: sum.grads(),
-            loss: sum_losses(losses, &device),
-        };
+        let result = self.reduction.sum(model, results, &self.devices);
         Ok(self.to_param_dtype::<T>(model, result, &context))
     }
 
@@ -158,7 +145,7 @@ impl ForwardBackward {
 }
 
 /// The sum of losses in their order; 0 for a device without batches.
-fn sum_losses(losses: Vec<Tensor<1>>, device: &Device) -> Tensor<1> {
+pub(super) fn sum_losses(losses: Vec<Tensor<1>>, device: &Device) -> Tensor<1> {
     let sum = losses.into_iter().reduce(|sum, loss| sum + loss);
     sum.unwrap_or_else(|| Tensor::zeros([1], (device, DType::F32)))
 }
@@ -177,6 +164,7 @@ fn step_seed(seed: u64, step: usize, device: usize) -> u64 {
 // One device listed several times stands for several: the code is the same.
 #[cfg(all(test, feature = "flex"))]
 mod tests {
+    use burn::module::{ModuleVisitor, Param};
     use burn::tensor::distributed::{DistributedConfig, DistributedContext, ReduceOperation};
     use zoo_attention::MechanismConfig;
     use zoo_attention::mechanisms::Performer;
@@ -205,6 +193,7 @@ mod tests {
     fn on_devices(count: usize, label_smoothing: f64, compute_dtype: DType) -> ForwardBackward {
         ForwardBackward {
             devices: vec![flex().autodiff(); count],
+            reduction: Reduction::Gather,
             label_smoothing,
             compute_dtype,
             param_dtype: DType::F32,
@@ -248,6 +237,55 @@ mod tests {
             let [a, b] = [&one, &several].map(|it| it.gradients.get::<2>(id).unwrap());
             let max_diff = (a - b).abs().max().into_scalar::<f32>();
             assert!(max_diff < 1e-6, "{count} devices: {max_diff}");
+        }
+    }
+
+    #[test]
+    fn all_reduce_equals_gathering() {
+        let model: Classifier = ClassifierConfig::new(8, 3, 8, 2, 1)
+            .with_dropout(0.0)
+            .init(&flex().autodiff());
+        let batches: Vec<Vec<LabelledIds>> = vec![
+            (0..5).map(example).collect(),
+            (5..6).map(example).collect(),
+            (6..9).map(example).collect(),
+        ];
+        for precision in [DType::F32, DType::BF16] {
+            // With four devices, the last has no batches.
+            for count in [1, 2, 3, 4] {
+                let gathered = on_devices(count, 0.1, precision);
+                let reduced = ForwardBackward {
+                    reduction: Reduction::on_host(count),
+                    ..gathered.clone()
+                };
+                // Twice, as in a run.
+                for step in [1, 2] {
+                    let [a, b] =
+                        [&gathered, &reduced].map(|pass| compute(pass, &model, &batches, step));
+                    let case = format!("{count} devices, {precision:?}, step {step}");
+                    assert_eq!(a.gradients.len(), b.gradients.len(), "{case}");
+                    let [loss_a, loss_b] = [a.loss, b.loss].map(|it| it.into_scalar::<f32>());
+                    assert!((loss_a - loss_b).abs() < 1e-6, "{case}: {loss_a}, {loss_b}");
+                    let mut compare = Compare(&a.gradients, &b.gradients, 0);
+                    model.visit(&mut compare);
+                    assert_eq!(compare.2, a.gradients.len(), "{case}");
+                }
+            }
+        }
+    }
+
+    /// Compares all gradients and counts them.
+    struct Compare<'a>(&'a GradientsParams, &'a GradientsParams, usize);
+
+    impl ModuleVisitor for Compare<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let [Some(a), Some(b)] = [self.0, self.1].map(|it| it.get::<D>(param.id)) else {
+                return;
+            };
+            assert_eq!(a.dtype(), b.dtype());
+            let max_diff = (a - b).abs().max().into_scalar::<f32>();
+            assert!(max_diff < 1e-6, "{:?}: {max_diff}", param.id);
+            self.2 += 1;
         }
     }
 

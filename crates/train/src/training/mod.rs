@@ -11,6 +11,7 @@ mod forward_backward;
 mod gradients;
 mod optimizer;
 mod precision;
+mod reduction;
 mod running_loss;
 mod schedule;
 mod trainer;
@@ -27,6 +28,7 @@ use zoo_viz::units::count;
 pub(crate) use self::dry_run::dry_run;
 pub(crate) use self::fingerprint::{Checksum, DataFingerprint, SplitFingerprint};
 use self::precision::{HalfInstructions, slow_precision};
+use self::reduction::Reduction;
 pub(crate) use self::running_loss::UnloggedLoss;
 pub(crate) use self::schedule::PlateauState;
 use self::trainer::Trainer;
@@ -119,6 +121,7 @@ fn train_task<T: Task>(
     let note = &mut |line: &str| reporter.note(line);
     let Preparation {
         opened,
+        reduction,
         texts,
         ids,
         task,
@@ -137,6 +140,7 @@ fn train_task<T: Task>(
         lock,
         metadata: run_metadata(config, &opened[0], model.parameters(), last_step),
         devices: devices.collect(),
+        reduction,
         last_step,
         reporter,
         data,
@@ -156,6 +160,7 @@ fn train_task<T: Task>(
 /// Everything that a run reads and builds before it writes its first file.
 struct Preparation<T: Task> {
     opened: Vec<OpenDevice>,
+    reduction: Reduction,
     texts: Splits<T::Texts>,
     ids: Splits<T::TokenData>,
     task: T,
@@ -175,6 +180,7 @@ impl<T: Task> Preparation<T> {
         let first = &opened[0];
         note(&format!("device: {first}"));
         check_precision(config, first)?;
+        let reduction = Reduction::select(&opened, !config.backend.devices.is_empty(), note)?;
         let precision = config.precision();
         let instructions = HalfInstructions::detect();
         if let Some(reason) = slow_precision(first.id.backend, precision, instructions) {
@@ -217,6 +223,7 @@ impl<T: Task> Preparation<T> {
         check_lengths::<T>(&model, DataSplit::Test, &ids.test)?;
         Ok(Self {
             opened,
+            reduction,
             texts,
             ids,
             task,
@@ -245,6 +252,7 @@ struct TrainSetup<'a, T: Task> {
     metadata: serde_json::Value,
     /// With autodiff; the parameters are on the first.
     devices: Vec<burn::tensor::Device>,
+    reduction: Reduction,
     last_step: usize,
     reporter: Reporter,
     data: DataFingerprint,

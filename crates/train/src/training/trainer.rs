@@ -84,6 +84,7 @@ impl<'a, T: Task> Trainer<'a, T> {
             schedule: LrSchedule::new(config, setup.last_step),
             forward_backward: ForwardBackward {
                 devices: setup.devices.clone(),
+                reduction: setup.reduction.clone(),
                 label_smoothing: training.label_smoothing,
                 compute_dtype: burn_dtype(config.precision()),
                 param_dtype: burn_dtype(config.backend.dtype),

@@ -24,7 +24,38 @@ pub(crate) fn trials(opened: &OpenDevice) -> Vec<Trial> {
     let mut trials = in_f32(opened);
     let name = "learning::mixed_precision_keeps_f32_weights";
     trials.extend(in_half_precisions(opened, name, false, mixed_precision));
+    if let Some(index) = opened.id.index {
+        let opened = opened.clone();
+        let name = "learning::a_listed_device_trains_like_a_single_one";
+        trials.push(Trial::test(name, move || {
+            a_listed_device_trains_like_a_single_one(&opened, index);
+            Ok(())
+        }));
+    }
     trials
+}
+
+/// On a backend with all-reduce, the gradients of the listed device go through it.
+fn a_listed_device_trains_like_a_single_one(opened: &OpenDevice, index: usize) {
+    let steps = ["training.steps = 3", "training.gradient_accumulation = 2"];
+    let (single, _) = trained_run(opened, &steps);
+    let backend = opened.id.backend;
+    let name = format!("backend.name = \"{backend}\"");
+    let devices = format!("backend.devices = [{index}]");
+    let (listed, _) = trained_run(
+        opened,
+        &[&steps[..], &[name.as_str(), devices.as_str()]].concat(),
+    );
+    let log = std::fs::read_to_string(listed.run().file("log.txt")).unwrap();
+    let how = match backend.has_all_reduce() {
+        true => "gradients are summed by NCCL's all-reduce",
+        false => "gradients are summed on the first",
+    };
+    has(&log, &format!("data parallelism: {}; {how}", opened.id));
+    let [a, b] = [single, listed].map(|folder| last_weights(&folder.run()));
+    let norm = distance(&a, &vec![0.0; a.len()]);
+    let distance = distance(&a, &b);
+    assert!(distance < 1e-4 * norm, "{distance} of {norm}");
 }
 
 fn run(opened: &OpenDevice, changes: &[&str]) -> (TrainOutput, TempDir) {
