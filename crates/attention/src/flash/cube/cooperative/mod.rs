@@ -9,6 +9,12 @@
 //! was last computed. The sums of the weights of a tile, which a matmul with ones computes, tell
 //! when a weight is much larger than that.
 
+// Expansions use type parameters that the functions they expand do not, and a condition that is
+// known at compile time makes a branch without a check.
+#![allow(clippy::extra_unused_type_parameters, clippy::if_same_then_else)]
+// Kernels have no closures that could capture what they pass.
+#![allow(clippy::too_many_arguments)]
+
 pub(super) mod backward_keys;
 pub(super) mod backward_queries;
 pub(super) mod forward;
