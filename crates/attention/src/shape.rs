@@ -103,6 +103,12 @@ impl AttentionShape {
         [self.d_head, self.d_value]
     }
 
+    /// Dimensions of the context.
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    pub(crate) fn context_dims(&self) -> [usize; 4] {
+        [self.batch, self.heads, self.seq_q, self.d_value]
+    }
+
     /// Number of elements of the context.
     #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
     pub(crate) fn context_len(&self) -> usize {

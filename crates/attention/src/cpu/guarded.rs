@@ -10,15 +10,15 @@ pub(crate) enum Edge {
 }
 
 /// A slice between two inaccessible pages, adjacent to one of them.
-pub(crate) struct Guarded {
+pub(crate) struct Guarded<T = f32> {
     pages: *mut libc::c_void,
     bytes: usize,
-    values: *mut f32,
+    values: *mut T,
     len: usize,
 }
 
-impl Guarded {
-    pub(crate) fn new(values: &[f32], edge: Edge) -> Self {
+impl<T: Copy> Guarded<T> {
+    pub(crate) fn new(values: &[T], edge: Edge) -> Self {
         let size = size_of_val(values);
         // SAFETY: the pages are freshly mapped, and the values fit into those made accessible.
         unsafe {
@@ -41,7 +41,7 @@ impl Guarded {
                 Edge::Start => middle,
                 Edge::End => middle.add(inside - size),
             };
-            let first = first.cast::<f32>();
+            let first = first.cast::<T>();
             first.copy_from_nonoverlapping(values.as_ptr(), values.len());
             Self {
                 pages,
@@ -53,14 +53,14 @@ impl Guarded {
     }
 }
 
-impl AsMut<[f32]> for Guarded {
-    fn as_mut(&mut self) -> &mut [f32] {
+impl<T> AsMut<[T]> for Guarded<T> {
+    fn as_mut(&mut self) -> &mut [T] {
         // SAFETY: `new` wrote `len` values there.
         unsafe { std::slice::from_raw_parts_mut(self.values, self.len) }
     }
 }
 
-impl Drop for Guarded {
+impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping of `new` is released once.
         unsafe { libc::munmap(self.pages, self.bytes) };

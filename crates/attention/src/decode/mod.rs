@@ -7,10 +7,10 @@
 
 pub(crate) mod cache;
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
 pub use crate::decode::cache::KvCache;
-use crate::flash::selected_kernel;
+use crate::flash::reads_keys_in_place;
 use crate::mechanisms::{self, Inputs, MechanismConfig, SlidingWindow, attend};
 use crate::scan::{FeatureMap, LinearState, reject_score_options};
 use crate::{AttentionError, AttentionOptions, AttentionShape, Pattern, flash};
@@ -184,12 +184,11 @@ impl DecodeCache {
                 let lengths = vec![filled; query.dims()[0]];
                 let in_place = options.clone().with_pattern(Pattern::key_lengths(lengths));
                 // The CPU kernel reads the cache in place, up to the given lengths, where a slice
-                // would be a copy on some backends. In half precision it would widen the whole
-                // capacity.
+                // would be a copy on some backends. Where it does not read half precision, the whole
+                // capacity would be widened.
                 if mechanism.attends_to_all_keys()
                     && is_position_independent(options)
-                    && key.dtype() == DType::F32
-                    && selected_kernel(&query, &key, &value, &in_place).is_cpu()
+                    && reads_keys_in_place([&query, &key, &value], &in_place)
                 {
                     return attend_all(Inputs { query, key, value }, &in_place);
                 }

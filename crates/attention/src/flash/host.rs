@@ -4,27 +4,40 @@ use std::borrow::Cow;
 
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
-use zoo_kernels::hosts::Host;
+use burn::tensor::DType;
+use zoo_kernels::hosts::{Host, HostElement};
 
 use super::broadcast::Broadcast;
 use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
 use super::cpu::{self, BackwardInputs, Call, Heads};
+use super::host_bf16;
 #[cfg(any(feature = "flex", feature = "ndarray"))]
 use super::ops::{TiledBackward, TiledForward};
 
 pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
-    let shape = settings.shape;
-    with_call(inputs, settings, |call| {
+    if inputs.query.dtype() == DType::BF16 {
+        return host_bf16::forward(inputs, settings);
+    }
+    with_call(inputs, settings, |call: &Call<'_>| {
         let (context, stats) = cpu::forward(call);
-        let stats_width = stats.len() / (shape.batch * shape.heads * shape.seq_q);
-        let tensor =
-            |values, width| B::from_vec(values, &[shape.batch, shape.heads, shape.seq_q, width]);
-        (
-            tensor(context, shape.d_value),
-            tensor(cpu::log_sum_exp(call, &stats), 1),
-            tensor(stats, stats_width),
-        )
+        outputs::<B, _>(call, context, stats)
     })
+}
+
+/// Context, log-sum-exp and statistics as tensors.
+pub(super) fn outputs<B: Host, T: HostElement>(
+    call: &Call<'_, T>,
+    context: Vec<T>,
+    stats: Vec<f32>,
+) -> Outputs<B> {
+    let shape = call.shape;
+    let dims = |width| [shape.batch, shape.heads, shape.seq_q, width];
+    let stats_dims = dims(call.stats_width());
+    (
+        T::from_vec::<B>(context, &dims(shape.d_value)),
+        B::from_vec(cpu::log_sum_exp(call, &stats), &dims(1)),
+        B::from_vec(stats, &stats_dims),
+    )
 }
 
 pub(super) fn backward<B: Host>(
@@ -32,6 +45,9 @@ pub(super) fn backward<B: Host>(
     output_grads: OutputGrads<B>,
     settings: &TiledSettings,
 ) -> InputGrads<B> {
+    if saved.inputs.query.dtype() == DType::BF16 {
+        return host_bf16::backward(&saved, &output_grads, settings);
+    }
     let inputs = &saved.inputs;
     let context = B::elements(&saved.context);
     let stats = B::elements(&saved.stats);
@@ -50,22 +66,23 @@ pub(super) fn backward<B: Host>(
         .as_ref()
         .filter(|_| output_grads.needs_bias_grad)
         .map(|bias| bias.shape().dims::<4>());
-    let ([query, key, value, parameter], d_bias) = with_call(inputs, settings, |call| {
-        let recomputed = cpu::recompute_stats(call, &stats);
-        let hard = cpu::split_stats(call, &stats);
-        let saved = BackwardInputs {
-            context: hard.as_ref().map_or(&context, |hard| &hard.soft_context),
-            stats: match &hard {
-                Some(hard) => &hard.stats,
-                None => recomputed.as_deref().unwrap_or(&stats),
-            },
-            selected: hard.as_ref().map_or(&[], |hard| &hard.selected),
-            d_context: &d_context,
-            d_log_sum_exp: d_log_sum_exp.as_deref(),
-        };
-        let d_bias = bias_dims.map(|dims| cpu::backward_bias(call, &saved, dims));
-        (cpu::backward(call, &saved), d_bias)
-    });
+    let ([query, key, value, parameter], d_bias) =
+        with_call(inputs, settings, |call: &Call<'_>| {
+            let recomputed = cpu::recompute_stats(call, &stats);
+            let hard = cpu::split_stats(call, &stats);
+            let saved = BackwardInputs {
+                context: hard.as_ref().map_or(&context, |hard| &hard.soft_context),
+                stats: match &hard {
+                    Some(hard) => &hard.stats,
+                    None => recomputed.as_deref().unwrap_or(&stats),
+                },
+                selected: hard.as_ref().map_or(&[], |hard| &hard.selected),
+                d_context: &d_context,
+                d_log_sum_exp: d_log_sum_exp.as_deref(),
+            };
+            let d_bias = bias_dims.map(|dims| cpu::backward_bias(call, &saved, dims));
+            (cpu::backward(call, &saved), d_bias)
+        });
     let like = |values, tensor: &FloatTensor<B>| B::from_vec(values, &tensor.shape());
     InputGrads {
         qkv: [
@@ -82,9 +99,9 @@ pub(super) fn backward<B: Host>(
 
 /// The elements head by head and the stride between heads; copied only if the rows of a head are
 /// not contiguous. A key/value cache, whose heads have unused capacity at the end, is not copied.
-fn heads<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, usize) {
+fn heads<B: Host, T: HostElement>(tensor: &FloatTensor<B>) -> (Cow<'_, [T]>, usize) {
     let [batch, heads, rows, width] = tensor.shape().dims();
-    if let Some((values, strides)) = B::strided(tensor) {
+    if let Some((values, strides)) = T::strided::<B>(tensor) {
         // The stride of a dimension of size 1 is irrelevant.
         let has_stride = |dim: usize, stride: usize| {
             [batch, heads, rows, width][dim] == 1 || strides[dim] == stride
@@ -102,14 +119,14 @@ fn heads<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, usize) {
             return (Cow::Borrowed(values), stride);
         }
     }
-    (B::elements(tensor), rows * width)
+    (T::elements::<B>(tensor), rows * width)
 }
 
 /// Runs a function on the arguments of the CPU kernels.
-fn with_call<B: Host, R>(
+pub(super) fn with_call<B: Host, T: HostElement, R>(
     inputs: &Inputs<B>,
     settings: &TiledSettings,
-    run: impl FnOnce(&Call<'_>) -> R,
+    run: impl FnOnce(&Call<'_, T>) -> R,
 ) -> R {
     let Inputs {
         query, key, value, ..
@@ -131,7 +148,7 @@ fn with_call<B: Host, R>(
         dims == expected,
         "flash attention: query, key and value must be {expected:?}, got {dims:?}"
     );
-    let ((key, key_stride), (value, value_stride)) = (heads::<B>(key), heads::<B>(value));
+    let ((key, key_stride), (value, value_stride)) = (heads::<B, T>(key), heads::<B, T>(value));
     run(&Call {
         shape: settings.shape,
         plan: &cpu::plan(settings),
@@ -156,7 +173,7 @@ fn with_call<B: Host, R>(
         score_mod: settings.score_mod.as_ref(),
         first_head: settings.first_head,
         is_tracked: settings.is_tracked,
-        query: &B::elements(query),
+        query: &T::elements::<B>(query),
         key: Heads {
             values: &key,
             stride: key_stride,

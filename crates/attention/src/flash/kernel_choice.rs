@@ -12,6 +12,8 @@ use burn::tensor::{DType, Tensor};
 use zoo_kernels::cpu::InstructionSet;
 
 use super::call::TiledSettings;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use super::cpu;
 #[cfg(feature = "cube")]
 use super::cube;
 #[cfg(feature = "tch")]
@@ -22,6 +24,8 @@ use crate::precision::widened;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlashKernel {
+    /// CPU kernels with AMX and AVX-512, for bf16.
+    CpuAmx,
     /// CPU kernels with AVX-512.
     CpuAvx512,
     /// CPU kernels with AVX2 and FMA.
@@ -47,18 +51,25 @@ pub enum FlashKernel {
 impl FlashKernel {
     /// Whether this is one of the CPU kernels.
     pub fn is_cpu(self) -> bool {
-        matches!(self, Self::CpuAvx512 | Self::CpuAvx2 | Self::CpuPortable)
+        matches!(
+            self,
+            Self::CpuAmx | Self::CpuAvx512 | Self::CpuAvx2 | Self::CpuPortable
+        )
     }
 
     /// Whether the kernel multiplies half-precision tensors directly and accumulates in `f32`. The others
     /// compute in `f32`.
     pub fn supports_half(self) -> bool {
-        matches!(self, Self::Aten | Self::CubeCmma | Self::CubeMma)
+        matches!(
+            self,
+            Self::CpuAmx | Self::Aten | Self::CubeCmma | Self::CubeMma
+        )
     }
 
     /// Name of the kernel in tables and logs.
     pub fn name(self) -> &'static str {
         match self {
+            Self::CpuAmx => "cpu-amx",
             Self::CpuAvx512 => "cpu-avx512",
             Self::CpuAvx2 => "cpu-avx2",
             Self::CpuPortable => "cpu-portable",
@@ -92,7 +103,7 @@ impl fmt::Display for FlashKernel {
 }
 
 /// The kernel of a call and the type it computes in: the stored type if the kernel supports half
-/// precision and a bias has the same type, else `f32`.
+/// precision and the bias, else `f32`.
 pub(super) fn select(
     query: &Tensor<4>,
     has_mask: bool,
@@ -102,12 +113,25 @@ pub(super) fn select(
     let stored = query.dtype();
     let kind = query.clone().into_dispatch().kind;
     let has_mask_or_bias = has_mask || bias.is_some();
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+    if stored == DType::BF16 && zoo_kernels::is_on_host(query) {
+        let is_differentiable = is_autodiff(&kind);
+        if cpu::uses_amx(settings, is_differentiable) {
+            return (FlashKernel::CpuAmx, stored);
+        }
+        let dtype = match cpu::reads_bf16(settings, is_differentiable) {
+            true => stored,
+            false => DType::F32,
+        };
+        return (InstructionSet::detect().into(), dtype);
+    }
     let kernel = kernel_for(&kind, stored, has_mask_or_bias, settings);
     let supports_bias = match kernel {
         FlashKernel::Aten => bias.is_none_or(|bias| bias.dtype() == stored),
         // The tile loops compute the bias gradient, in `f32`.
         FlashKernel::CubeCmma | FlashKernel::CubeMma => bias.is_none(),
-        FlashKernel::CpuAvx512
+        FlashKernel::CpuAmx
+        | FlashKernel::CpuAvx512
         | FlashKernel::CpuAvx2
         | FlashKernel::CpuPortable
         | FlashKernel::Cube
@@ -119,6 +143,35 @@ pub(super) fn select(
     }
     let dtype = widened(stored);
     (kernel_for(&kind, dtype, has_mask_or_bias, settings), dtype)
+}
+
+/// The type of the bias of a kernel that computes in `dtype`.
+pub(super) fn bias_dtype(kernel: FlashKernel, dtype: DType) -> DType {
+    match kernel {
+        // They add it to scores in `f32`.
+        FlashKernel::CpuAmx
+        | FlashKernel::CpuAvx512
+        | FlashKernel::CpuAvx2
+        | FlashKernel::CpuPortable => DType::F32,
+        FlashKernel::Aten
+        | FlashKernel::Cube
+        | FlashKernel::CubeCmma
+        | FlashKernel::CubeMma
+        | FlashKernel::TileLoops
+        | FlashKernel::Composite => dtype,
+    }
+}
+
+/// Whether the tensor may require gradients.
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+fn is_autodiff(kind: &DispatchTensorKind) -> bool {
+    match kind {
+        DispatchTensorKind::Autodiff(_) => true,
+        #[cfg(feature = "tch")]
+        DispatchTensorKind::LibTorch(BackendTensor::Autodiff(_)) => true,
+        // The other backends, depending on the features.
+        _ => false,
+    }
 }
 
 /// The kernel that computes a call on the backend of a tensor.

@@ -17,7 +17,9 @@
 //!
 //! # Kernel selection
 //!
-//! Flex, NdArray and LibTorch on the CPU use dedicated CPU kernels. LibTorch on CUDA uses ATen's
+//! Flex, NdArray and LibTorch on the CPU use dedicated CPU kernels. On a CPU with AMX they multiply
+//! bf16 tensors with it; calls with a score from other than the dot product, another normaliser than the
+//! softmax, or gathered keys are computed in `f32`. LibTorch on CUDA uses ATen's
 //! kernels for the calls they support. wgpu, Vulkan and CUDA use CubeCL kernels. All other calls
 //! use tile loops over the backend's own operations. [`selected_kernel`] returns which one is used.
 //!
@@ -39,6 +41,8 @@ mod cpu;
 mod cube;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod host;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod host_bf16;
 #[allow(deprecated)] // as above
 mod kernel_choice;
 #[cfg(feature = "tch")]
@@ -55,7 +59,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use burn::backend::Dispatch;
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, DType, Tensor};
 pub(crate) use zoo_kernels::has_kernels;
 use zoo_kernels::precision::cast;
 
@@ -63,7 +67,7 @@ pub(crate) use self::broadcast::Broadcast;
 pub(crate) use self::call::{DenseMask, Program};
 use self::call::{Inputs, Optional, TiledSettings};
 pub use self::kernel_choice::FlashKernel;
-use self::kernel_choice::select;
+use self::kernel_choice::{bias_dtype, select};
 #[cfg(any(feature = "cube", feature = "tch"))]
 pub(crate) use self::merge::merge_stacked;
 pub use self::merge::{FlashOutput, merge};
@@ -179,7 +183,7 @@ pub(crate) fn supports_gather(tensors: [&Tensor<4>; 3], options: &AttentionOptio
         ..Extension::default()
     };
     zoo_kernels::is_on_host(tensors[0])
-        || kernel_of(tensors, options, &extension) == FlashKernel::Aten
+        || kernel_of(tensors, options, &extension).0 == FlashKernel::Aten
 }
 
 /// Arguments of a call besides the public options.
@@ -354,7 +358,7 @@ fn compute(
         None => DenseMask::None,
     };
     let bias = match bias {
-        Some(bias) => Optional::Tensor(cast(bias, dtype).into_dispatch()),
+        Some(bias) => Optional::Tensor(cast(bias, bias_dtype(kernel, dtype)).into_dispatch()),
         None => Optional::None,
     };
     let parameter = match parameter {
@@ -383,7 +387,7 @@ pub fn selected_kernel(
     value: &Tensor<4>,
     options: &AttentionOptions,
 ) -> FlashKernel {
-    kernel_of([query, key, value], options, &Extension::default())
+    kernel_of([query, key, value], options, &Extension::default()).0
 }
 
 /// The kernel that computes attention with a program, see [`flash_with_program`].
@@ -396,15 +400,23 @@ pub(crate) fn kernel_of_program(
         program,
         ..Extension::default()
     };
-    kernel_of(tensors, options, &extension)
+    kernel_of(tensors, options, &extension).0
 }
 
-/// The kernel of a call; that of the first head if the pattern depends on the head.
+/// Whether keys and values are read by a kernel for few queries, at the cost of the visible keys only,
+/// and in the dtype that they have.
+pub(crate) fn reads_keys_in_place(tensors: [&Tensor<4>; 3], options: &AttentionOptions) -> bool {
+    let (kernel, dtype) = kernel_of(tensors, options, &Extension::default());
+    kernel.is_cpu() && kernel != FlashKernel::CpuAmx && dtype == tensors[1].dtype()
+}
+
+/// The kernel of a call and the dtype it computes in; that of the first head if the pattern depends on
+/// the head.
 fn kernel_of(
     tensors: [&Tensor<4>; 3],
     options: &AttentionOptions,
     extension: &Extension,
-) -> FlashKernel {
+) -> (FlashKernel, DType) {
     if options.pattern.depends_on_head() {
         let heads = tensors.map(|tensor| tensor.clone().slice_dim(1, 0..1));
         return kernel_of(heads.each_ref(), &options.at_head(0), extension);
@@ -412,7 +424,7 @@ fn kernel_of(
     let options = &one_bias(OP, tensors, options);
     let (settings, mask) = prepare(OP, tensors, options, extension);
     let bias = kernel_bias(options);
-    select(tensors[0], mask.is_some(), bias.as_ref(), &settings).0
+    select(tensors[0], mask.is_some(), bias.as_ref(), &settings)
 }
 
 /// The bias as the kernels take it: `[1, heads, 1, seq_q + seq_k - 1]` if it is relative.

@@ -111,7 +111,8 @@ fn tiled_kernel(
 ) -> Option<FlashKernel> {
     let kernel = kernel_of_program(tensors, options, Program::Hard(selection));
     match kernel {
-        FlashKernel::CpuAvx512
+        FlashKernel::CpuAmx
+        | FlashKernel::CpuAvx512
         | FlashKernel::CpuAvx2
         | FlashKernel::CpuPortable
         | FlashKernel::Cube

@@ -94,6 +94,11 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
         invariants::trials(mechanism, &mut suite);
         invalid_inputs::trials(mechanism, &mut suite, device);
     }
+    // Too large for a software adapter.
+    for problem in layers_in_half().into_iter().filter(|_| !opened.software) {
+        let flash = Mechanism::Flash;
+        add_problem_in_half(&mut suite, flash.name(), &flash.into(), &problem, opened);
+    }
     for mechanism in Mechanism::ALL {
         all_mechanisms::trials(mechanism, &mut suite);
         random::trials(mechanism, &mut suite, opened.software);
@@ -120,6 +125,21 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
         suite.add(name, move |device| check_weights(&problem, device));
     }
     suite.trials
+}
+
+/// Layers of a realistic size for kernels in half precision: many tiles of queries and of keys, shared
+/// heads, and widths that are no multiple of those of matrix instructions.
+fn layers_in_half() -> [Problem; 3] {
+    [
+        Problem::new("half-layer-causal", [1, 4, 1100, 1100, 64])
+            .with_kv_heads(2)
+            .with_mask(Mask::Causal),
+        Problem::new("half-layer-more-keys", [1, 2, 300, 2100, 80]).with_d_value(72),
+        Problem::new("half-layer-window", [2, 1, 1000, 1000, 128]).with_mask(Mask::Window {
+            left: 200,
+            right: 30,
+        }),
+    ]
 }
 
 fn find_problem(name: &str) -> Problem {

@@ -125,15 +125,16 @@ void zoo_aten_free(char *message) {
   }
 }
 
-// Writes the data pointer of a strided f32 tensor on the CPU (null if it is empty) to out, and whether
+// Writes the data pointer of a strided f32 or bf16 tensor on the CPU (null if it is empty) to out, and whether
 // it is contiguous.
-char *zoo_aten_host_data(float **out, bool *is_contiguous, const at::Tensor *tensor) {
+char *zoo_aten_host_data(void **out, bool *is_contiguous, const at::Tensor *tensor, bool is_bf16) {
   return guarded([&] {
-    bool fits = is_dense(*tensor) && tensor->scalar_type() == at::kFloat &&
-                tensor->device().is_cpu();
-    expect(fits, "the tensor", "Strided Float on cpu", *tensor);
+    auto dtype = is_bf16 ? at::kBFloat16 : at::kFloat;
+    bool fits = is_dense(*tensor) && tensor->scalar_type() == dtype && tensor->device().is_cpu();
+    const char *expected = is_bf16 ? "Strided BFloat16 on cpu" : "Strided Float on cpu";
+    expect(fits, "the tensor", expected, *tensor);
     *is_contiguous = tensor->is_contiguous();
-    *out = tensor->numel() == 0 ? nullptr : tensor->data_ptr<float>();
+    *out = tensor->numel() == 0 ? nullptr : tensor->data_ptr();
   });
 }
 
@@ -260,13 +261,13 @@ char *zoo_aten_layer_norm_backward(at::Tensor **out, const at::Tensor *output_gr
 }
 
 // A tensor over borrowed memory; `deleter` is called when its storage is freed.
-char *zoo_aten_from_blob(at::Tensor **out, float *data, const int64_t *dims, size_t rank, void *owner,
-                         void (*deleter)(void *)) {
+char *zoo_aten_from_blob(at::Tensor **out, void *data, bool is_bf16, const int64_t *dims, size_t rank,
+                         void *owner, void (*deleter)(void *)) {
   return guarded([&] {
     // As a context, the owner is deleted on errors too.
     auto tensor = at::for_blob(data, at::IntArrayRef(dims, rank))
                       .context(owner, deleter)
-                      .options(at::TensorOptions().dtype(at::kFloat))
+                      .options(at::TensorOptions().dtype(is_bf16 ? at::kBFloat16 : at::kFloat))
                       .make_tensor();
     out[0] = new at::Tensor(std::move(tensor));
   });

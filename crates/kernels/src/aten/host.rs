@@ -5,20 +5,21 @@ use std::ptr;
 
 use tch::Tensor;
 
-use crate::hosts::{Strided, span};
+use crate::hosts::{HostElement, Strided, span};
 
 use super::{Error, call, check, zoo_aten_host_data, zoo_aten_meta};
 
 /// The data pointer (null if the tensor is empty), and whether the elements are contiguous.
-fn data(tensor: &Tensor) -> Result<(*mut f32, bool), Error> {
+fn data<T: HostElement>(tensor: &Tensor) -> Result<(*mut T, bool), Error> {
     let (mut data, mut is_contiguous) = (ptr::null_mut(), false);
     // SAFETY: the tensor outlives the call, and both results are writable.
-    let message = unsafe { zoo_aten_host_data(&mut data, &mut is_contiguous, tensor.as_ptr()) };
+    let message =
+        unsafe { zoo_aten_host_data(&mut data, &mut is_contiguous, tensor.as_ptr(), T::IS_BF16) };
     check("access to host memory", message)?;
-    Ok((data, is_contiguous))
+    Ok((data.cast(), is_contiguous))
 }
 
-/// The elements of an `f32` tensor on the CPU in row-major order, copied only if they are not
+/// The elements of a tensor on the CPU in row-major order, copied only if they are not
 /// contiguous.
 ///
 /// # Errors
@@ -28,21 +29,23 @@ fn data(tensor: &Tensor) -> Result<(*mut f32, bool), Error> {
 /// # Safety
 ///
 /// The tensor's memory is not written, through this or another tensor, while the slice is in use.
-pub unsafe fn host_slice(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Error> {
-    let (data, is_contiguous) = data(tensor)?;
+pub unsafe fn host_slice<T: HostElement>(tensor: &Tensor) -> Result<Cow<'_, [T]>, Error> {
+    let (data, is_contiguous) = data::<T>(tensor)?;
     let count = tensor.numel();
     if data.is_null() {
         return Ok(Cow::Borrowed(&[]));
     }
     if is_contiguous {
-        // SAFETY: `count` contiguous f32 in host memory, owned by the borrowed tensor; the caller
+        // SAFETY: `count` contiguous elements in host memory, owned by the borrowed tensor; the caller
         // guarantees that nothing writes to them.
         let elements = unsafe { std::slice::from_raw_parts(data.cast_const(), count) };
         return Ok(Cow::Borrowed(elements));
     }
-    let mut elements = vec![0.0; count];
-    tensor.contiguous().copy_data(&mut elements, count);
-    Ok(Cow::Owned(elements))
+    let contiguous = tensor.contiguous();
+    let (data, _) = self::data::<T>(&contiguous)?;
+    // SAFETY: as above; nothing else accesses this tensor.
+    let elements = unsafe { std::slice::from_raw_parts(data.cast_const(), count) };
+    Ok(Cow::Owned(elements.to_vec()))
 }
 
 /// The elements of a contiguous `f32` tensor on the CPU, mutable.
@@ -55,7 +58,7 @@ pub unsafe fn host_slice(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Error> {
 ///
 /// No other tensor over the same memory is used while the slice is in use.
 pub unsafe fn host_slice_mut(tensor: &mut Tensor) -> Result<&mut [f32], Error> {
-    let (data, is_contiguous) = data(tensor)?;
+    let (data, is_contiguous) = data::<f32>(tensor)?;
     if data.is_null() {
         return Ok(&mut []);
     }
@@ -74,7 +77,7 @@ pub unsafe fn host_slice_mut(tensor: &mut Tensor) -> Result<&mut [f32], Error> {
     Ok(unsafe { std::slice::from_raw_parts_mut(data, tensor.numel()) })
 }
 
-/// The memory of an `f32` tensor on the CPU from its first element to its last, and the strides of
+/// The memory of a tensor on the CPU from its first element to its last, and the strides of
 /// its `D` dimensions; `None` if a stride is negative.
 ///
 /// # Errors
@@ -84,10 +87,10 @@ pub unsafe fn host_slice_mut(tensor: &mut Tensor) -> Result<&mut [f32], Error> {
 /// # Safety
 ///
 /// As for [`host_slice`].
-pub unsafe fn host_strided<const D: usize>(
+pub unsafe fn host_strided<const D: usize, T: HostElement>(
     tensor: &Tensor,
-) -> Result<Option<Strided<'_, D>>, Error> {
-    let (data, _) = data(tensor)?;
+) -> Result<Option<Strided<'_, D, T>>, Error> {
+    let (data, _) = data::<T>(tensor)?;
     let (sizes, signed) = (tensor.size(), tensor.stride());
     if sizes.len() != D {
         return Err(Error {

@@ -39,12 +39,15 @@ use std::ptr;
 use tch::{Device, Kind, Tensor};
 use torch_sys::C_tensor;
 
+use crate::hosts::HostElement;
+
 unsafe extern "C" {
     fn zoo_aten_free(message: *mut c_char);
     fn zoo_aten_host_data(
-        out: *mut *mut f32,
+        out: *mut *mut c_void,
         is_contiguous: *mut bool,
         tensor: *const C_tensor,
+        is_bf16: bool,
     ) -> *mut c_char;
     fn zoo_aten_meta(out: *mut *mut C_tensor, dims: *const i64, rank: usize) -> *mut c_char;
     fn zoo_aten_flash_forward(
@@ -87,7 +90,8 @@ unsafe extern "C" {
     ) -> *mut c_char;
     fn zoo_aten_from_blob(
         out: *mut *mut C_tensor,
-        data: *mut f32,
+        data: *mut c_void,
+        is_bf16: bool,
         dims: *const i64,
         rank: usize,
         owner: *mut c_void,
@@ -275,23 +279,32 @@ pub fn layer_norm_backward(
 /// # Panics
 ///
 /// If the number of elements does not match the dimensions.
-pub fn from_vec(elements: Vec<f32>, dims: &[usize]) -> Result<Tensor, Error> {
+pub fn from_vec<T: HostElement>(elements: Vec<T>, dims: &[usize]) -> Result<Tensor, Error> {
     let count = dims.iter().try_fold(1usize, |n, dim| n.checked_mul(*dim));
     assert!(
         count == Some(elements.len()),
         "a tensor of shape {dims:?} cannot have {} elements",
         elements.len()
     );
-    extern "C" fn deleter(owner: *mut c_void) {
+    extern "C" fn deleter<T>(owner: *mut c_void) {
         // SAFETY: created below, and LibTorch calls this once.
-        drop(unsafe { Box::from_raw(owner.cast::<Vec<f32>>()) });
+        drop(unsafe { Box::from_raw(owner.cast::<Vec<T>>()) });
     }
     let dims: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
     let owner = Box::into_raw(Box::new(elements));
     // SAFETY: the elements stay in place until `deleter`, and only the tensor accesses them.
     let result = call("tensor creation", |out| unsafe {
-        let data = (*owner).as_mut_ptr();
-        zoo_aten_from_blob(out, data, dims.as_ptr(), dims.len(), owner.cast(), deleter)
+        let data = (*owner).as_mut_ptr().cast();
+        let (dims, rank) = (dims.as_ptr(), dims.len());
+        zoo_aten_from_blob(
+            out,
+            data,
+            T::IS_BF16,
+            dims,
+            rank,
+            owner.cast(),
+            deleter::<T>,
+        )
     });
     result.map(|[tensor]| tensor)
 }

@@ -15,14 +15,14 @@ fn from_vec_takes_ownership_without_a_copy() {
     let view = tensor.select(0, 1).select(0, 2);
     drop(tensor);
     assert_eq!(view, Tensor::from_slice(&[20.0f32, 21.0, 22.0, 23.0]));
-    let empty = from_vec(vec![], &[0, 4]).expect("an empty tensor");
+    let empty = from_vec::<f32>(vec![], &[0, 4]).expect("an empty tensor");
     assert_eq!(empty.size(), [0, 4]);
 }
 
 #[test]
 #[should_panic(expected = "a tensor of shape [2, 3] cannot have 5 elements")]
 fn from_vec_rejects_a_wrong_number_of_elements() {
-    let _ = from_vec(vec![0.0; 5], &[2, 3]);
+    let _ = from_vec(vec![0.0_f32; 5], &[2, 3]);
 }
 
 const ADAM: AdamOptions = AdamOptions {
@@ -212,7 +212,8 @@ fn attention_rejects_mismatched_tensors() {
 #[test]
 fn slices_need_f32_in_host_memory() {
     // SAFETY: nothing else uses these tensors.
-    let slice = |tensor: &Tensor| unsafe { host_slice(tensor) }.map(|slice| slice.into_owned());
+    let slice =
+        |tensor: &Tensor| unsafe { host_slice::<f32>(tensor) }.map(|slice| slice.into_owned());
     let prefix = "LibTorch's access to host memory failed: the tensor must be Strided Float on \
                   cpu, got";
     let row = ones(&[3]);
@@ -232,11 +233,11 @@ fn slices_need_f32_in_host_memory() {
         Ok(vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
     );
     // SAFETY: as above.
-    let strided = unsafe { host_strided::<2>(&table) }.map(|found| found.map(|found| found.1));
+    let strided = unsafe { host_strided::<2, f32>(&table) }.map(|found| found.map(|found| found.1));
     assert_eq!(strided, Ok(Some([3, 1])));
     let column = table.narrow(1, 1, 1);
     // SAFETY: as above.
-    let strided = unsafe { host_strided::<2>(&column) };
+    let strided = unsafe { host_strided::<2, f32>(&column) };
     assert_eq!(strided, Ok(Some(([1.0, 2.0, 3.0, 4.0].as_slice(), [3, 1]))));
     // SAFETY: as above.
     unsafe { host_slice_mut(&mut table) }.expect("contiguous")[4] = 9.0;

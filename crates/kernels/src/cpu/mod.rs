@@ -5,6 +5,8 @@
 //! run time. Plain loops use `LANES` partial sums, so that the compiler can vectorize them and all
 //! processors round alike. [`parallel`] distributes the rows of a batch over threads.
 
+#[cfg(target_arch = "x86_64")]
+pub mod bf16;
 pub mod gemm;
 mod instruction_set;
 pub mod matmul;
@@ -16,7 +18,7 @@ pub mod transpose;
 pub use self::instruction_set::{InstructionSet, dispatch};
 #[cfg(target_arch = "x86_64")]
 pub use self::simd::{Avx2, Avx512};
-pub use self::simd::{Portable, Simd, sigmoid, tanh};
+pub use self::simd::{Float, Portable, Simd, sigmoid, tanh};
 
 /// Number of partial sums: the lanes of the widest register.
 pub(crate) const LANES: usize = 16;

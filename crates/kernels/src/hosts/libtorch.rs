@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use burn::backend::LibTorch;
 use burn::backend::libtorch::TchTensor;
+use burn::tensor::bf16;
 use tch::{Device, Kind, Tensor};
 
 use super::{DeviceKernels, Host, Strided};
@@ -25,6 +26,20 @@ impl Host for LibTorch {
     fn strided(tensor: &TchTensor) -> Option<Strided<'_, 4>> {
         // SAFETY: as for `elements`.
         unsafe { aten::host_strided(&tensor.tensor) }.unwrap_or_else(fail)
+    }
+
+    fn bf16_elements(tensor: &TchTensor) -> Cow<'_, [bf16]> {
+        // SAFETY: as for `elements`.
+        unsafe { aten::host_slice(&tensor.tensor) }.unwrap_or_else(fail)
+    }
+
+    fn bf16_strided(tensor: &TchTensor) -> Option<Strided<'_, 4, bf16>> {
+        // SAFETY: as for `elements`.
+        unsafe { aten::host_strided(&tensor.tensor) }.unwrap_or_else(fail)
+    }
+
+    fn from_bf16(elements: Vec<bf16>, dims: &[usize]) -> TchTensor {
+        TchTensor::new(aten::from_vec(elements, dims).unwrap_or_else(fail))
     }
 
     fn bytes(tensor: &TchTensor) -> Cow<'_, [u8]> {

@@ -24,14 +24,63 @@ use std::borrow::Cow;
 
 use burn::backend::Backend;
 use burn::backend::tensor::{BoolTensor, FloatTensor};
+use burn::tensor::bf16;
 
 use crate::adam::Step;
+use crate::cpu::Float;
 use crate::cpu::gemm::{Finish, Matrix, gemm};
 
 /// Elements, and the stride of each dimension.
-pub type Strided<'a, const D: usize> = (&'a [f32], [usize; D]);
+pub type Strided<'a, const D: usize, T = f32> = (&'a [T], [usize; D]);
 
-/// A backend whose tensors can be accessed as slices of `f32`.
+/// A dtype of tensors that kernels read: `f32` or bf16.
+pub trait HostElement: Float + Send + Sync {
+    /// Whether it is bf16.
+    const IS_BF16: bool;
+
+    /// As [`Host::elements`].
+    fn elements<B: Host>(tensor: &FloatTensor<B>) -> Cow<'_, [Self]>;
+
+    /// As [`Host::strided`].
+    fn strided<B: Host>(tensor: &FloatTensor<B>) -> Option<Strided<'_, 4, Self>>;
+
+    /// As [`Host::from_vec`].
+    fn from_vec<B: Host>(elements: Vec<Self>, dims: &[usize]) -> FloatTensor<B>;
+}
+
+impl HostElement for f32 {
+    const IS_BF16: bool = false;
+
+    fn elements<B: Host>(tensor: &FloatTensor<B>) -> Cow<'_, [Self]> {
+        B::elements(tensor)
+    }
+
+    fn strided<B: Host>(tensor: &FloatTensor<B>) -> Option<Strided<'_, 4>> {
+        B::strided(tensor)
+    }
+
+    fn from_vec<B: Host>(elements: Vec<Self>, dims: &[usize]) -> FloatTensor<B> {
+        B::from_vec(elements, dims)
+    }
+}
+
+impl HostElement for bf16 {
+    const IS_BF16: bool = true;
+
+    fn elements<B: Host>(tensor: &FloatTensor<B>) -> Cow<'_, [Self]> {
+        B::bf16_elements(tensor)
+    }
+
+    fn strided<B: Host>(tensor: &FloatTensor<B>) -> Option<Strided<'_, 4, Self>> {
+        B::bf16_strided(tensor)
+    }
+
+    fn from_vec<B: Host>(elements: Vec<Self>, dims: &[usize]) -> FloatTensor<B> {
+        B::from_bf16(elements, dims)
+    }
+}
+
+/// A backend whose tensors can be accessed as slices. Functions that do not name a dtype are for `f32`.
 pub trait Host: Backend {
     /// The elements of a tensor in row-major order, copied only if they are not contiguous.
     fn elements(tensor: &FloatTensor<Self>) -> Cow<'_, [f32]>;
@@ -39,6 +88,15 @@ pub trait Host: Backend {
     /// The memory of a tensor from its first element to its last, and the strides; `None` if a
     /// stride is negative or unknown.
     fn strided(tensor: &FloatTensor<Self>) -> Option<Strided<'_, 4>>;
+
+    /// [`elements`](Self::elements) of a bf16 tensor.
+    fn bf16_elements(tensor: &FloatTensor<Self>) -> Cow<'_, [bf16]>;
+
+    /// [`strided`](Self::strided) of a bf16 tensor.
+    fn bf16_strided(tensor: &FloatTensor<Self>) -> Option<Strided<'_, 4, bf16>>;
+
+    /// [`from_vec`](Self::from_vec) for a bf16 tensor.
+    fn from_bf16(elements: Vec<bf16>, dims: &[usize]) -> FloatTensor<Self>;
 
     /// A bool tensor as bytes, zero for false, in row-major order.
     fn bytes(tensor: &BoolTensor<Self>) -> Cow<'_, [u8]>;

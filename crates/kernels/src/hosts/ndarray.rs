@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use burn::backend::ndarray::NdArrayTensor;
 use burn::backend::{NdArray, TensorData, TensorMetadata};
+use burn::tensor::bf16;
 
 use super::{DeviceKernels, Host, Strided, span};
 
@@ -34,6 +35,18 @@ impl Host for NdArray {
         // outlives the borrow of the tensor. Nothing writes to the inputs of a kernel.
         let elements = unsafe { std::slice::from_raw_parts(view.as_ptr(), count) };
         Some((elements, strides))
+    }
+
+    fn bf16_elements(tensor: &NdArrayTensor) -> Cow<'_, [bf16]> {
+        unexpected_dtype(tensor, "BF16, which NdArray does not have")
+    }
+
+    fn bf16_strided(tensor: &NdArrayTensor) -> Option<Strided<'_, 4, bf16>> {
+        unexpected_dtype(tensor, "BF16, which NdArray does not have")
+    }
+
+    fn from_bf16(_: Vec<bf16>, _: &[usize]) -> NdArrayTensor {
+        unreachable!("NdArray does not have BF16")
     }
 
     fn bytes(tensor: &NdArrayTensor) -> Cow<'_, [u8]> {

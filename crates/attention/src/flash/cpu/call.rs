@@ -12,7 +12,8 @@ use crate::pattern::rule::Rule;
 use crate::score_mod::ScoreMod;
 use crate::{AttentionShape, Dropout};
 
-pub(crate) struct Call<'a> {
+/// A call on elements of type `T`.
+pub(crate) struct Call<'a, T = f32> {
     pub(crate) shape: AttentionShape,
     /// The tiles that are not fully masked.
     pub(crate) plan: &'a TilePlan,
@@ -39,30 +40,30 @@ pub(crate) struct Call<'a> {
     /// Whether there will be a backward pass.
     pub(crate) is_tracked: bool,
     /// `[batch, heads, seq_q, d_head]`
-    pub(crate) query: &'a [f32],
+    pub(crate) query: &'a [T],
     /// `[batch, kv_heads, seq_k, d_head]`
-    pub(crate) key: Heads<'a>,
+    pub(crate) key: Heads<'a, T>,
     /// `[batch, kv_heads, seq_k, d_value]`
-    pub(crate) value: Heads<'a>,
+    pub(crate) value: Heads<'a, T>,
 }
 
 /// The heads of keys or values. In a key/value cache a head has unused capacity at its end.
 #[derive(Clone, Copy)]
-pub(crate) struct Heads<'a> {
-    pub(crate) values: &'a [f32],
+pub(crate) struct Heads<'a, T = f32> {
+    pub(crate) values: &'a [T],
     /// Elements from one head to the next.
     pub(crate) stride: usize,
 }
 
-impl<'a> Heads<'a> {
+impl<'a, T> Heads<'a, T> {
     /// The first `len` elements of a head, counted over all examples.
     #[inline(always)]
-    pub(super) fn head(&self, head: usize, len: usize) -> &'a [f32] {
+    pub(super) fn head(&self, head: usize, len: usize) -> &'a [T] {
         &self.values[head * self.stride..][..len]
     }
 }
 
-impl Call<'_> {
+impl<T> Call<'_, T> {
     /// Whether the scores of an unmasked tile are the scaled dot products.
     pub(super) fn is_plain(&self) -> bool {
         self.softcap.is_none()
@@ -128,7 +129,7 @@ impl Call<'_> {
     }
 
     /// Statistics of each row.
-    pub(super) fn stats_width(&self) -> usize {
+    pub(crate) fn stats_width(&self) -> usize {
         match self.program {
             Program::Hard(HardSelection::Sampled { .. }) if self.is_tracked => {
                 STATS + 1 + self.shape.d_value
@@ -286,15 +287,15 @@ pub(super) fn gather_rows<'a>(
 
 /// Saved results of the forward pass and output gradients.
 #[derive(Clone, Copy)]
-pub(crate) struct BackwardInputs<'a> {
+pub(crate) struct BackwardInputs<'a, T = f32> {
     /// `[batch, heads, seq_q, d_value]`; of the soft weights for [`Program::Hard`].
-    pub(crate) context: &'a [f32],
+    pub(crate) context: &'a [T],
     /// `[batch, heads, seq_q, 2]`, from [`forward`](super::forward).
     pub(crate) stats: &'a [f32],
     /// The selected key of each query for [`Program::Hard`], else empty.
     pub(crate) selected: &'a [f32],
     /// `[batch, heads, seq_q, d_value]`
-    pub(crate) d_context: &'a [f32],
+    pub(crate) d_context: &'a [T],
     /// `[batch, heads, seq_q]`
     pub(crate) d_log_sum_exp: Option<&'a [f32]>,
 }

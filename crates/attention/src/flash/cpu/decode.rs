@@ -2,17 +2,17 @@
 //!
 //! With queries mapped to SIMD lanes most lanes would be empty. Here `d_head` is mapped to the
 //! lanes, and each key and value is read once for all queries that share it, because memory
-//! bandwidth is the limit.
+//! bandwidth is the limit. Tensors are `f32` or bf16, which is widened in registers.
 
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use zoo_kernels::cpu::dispatch;
 use zoo_kernels::cpu::parallel::threads;
-use zoo_kernels::cpu::{InstructionSet, Simd};
+use zoo_kernels::cpu::{Float, InstructionSet, Simd};
 
 use super::call::{Call, STATS, Tile, Visible};
+use super::decode_element::{DecodeElement, from_pair_order, paired_columns, to_pair_order};
 use super::kernel::KEYS;
 use super::score::{add_bias, apply_softcap};
 use crate::pattern::gather::Indices;
@@ -26,11 +26,11 @@ pub(super) const MAX_QUERIES: usize = 8;
 const MIN_TILES_PER_TASK: usize = 4;
 
 /// A tile of keys, and whether all of them are visible.
-type Keys = (Range<usize>, bool);
+pub(super) type Keys = (Range<usize>, bool);
 
 /// Context `[batch, heads, seq_q, d_value]` and statistics `[batch, heads, seq_q, 2]`, without
 /// dropout.
-pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
+pub(super) fn forward<T: DecodeElement>(call: &Call<'_, T>) -> (Vec<f32>, Vec<f32>) {
     let [batch, _, seq_q, _] = call.shape.scores();
     let (kv_heads, d_value) = (call.shape.kv_heads, call.shape.d_value);
     let queries = call.shape.group() * seq_q;
@@ -56,7 +56,7 @@ pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
             let first = tiles.len().min(part * tiles_per_task);
             let end = tiles.len().min(first + tiles_per_task);
             // SAFETY: the CPU supports the instruction set.
-            unsafe { forward_partial(set, call, kv_head, &tiles[first..end], partial) };
+            unsafe { T::forward_partial(set, call, kv_head, &tiles[first..end], partial) };
         });
     merge_partials(&partial, [parts, queries, d_value])
 }
@@ -95,22 +95,12 @@ pub(super) fn merge_partials(
     (context, stats)
 }
 
-dispatch! {
-    /// All queries of a key and value head over some of its keys.
-    pub(super) unsafe fn forward_partial(
-        call: &Call<'_>,
-        kv_head: usize,
-        tiles: &[(Range<usize>, bool)],
-        partial: &mut [f32],
-    ) by forward_part;
-}
-
 /// # Safety
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-unsafe fn forward_part<S: Simd>(
-    call: &Call<'_>,
+pub(super) unsafe fn forward_part<S: Simd, T: DecodeElement>(
+    call: &Call<'_, T>,
     kv_head: usize,
     tiles: &[Keys],
     partial: &mut [f32],
@@ -124,15 +114,18 @@ unsafe fn forward_part<S: Simd>(
     let key = call.key.head(kv_head, seq_k * d_head);
     let value = call.value.head(kv_head, seq_k * d_value);
     let mut scratch = Scratch::take();
-    let [query, scores, lane_sums, transposed] = scratch.split([
+    let [query, scores, lane_sums] = scratch.split([
         queries * d_head,
         QUERY_BLOCK * KEYS,
         QUERY_BLOCK * S::LANES * S::LANES,
-        S::LANES * S::LANES,
     ]);
     let rows = &call.query[kv_head * queries * d_head..][..queries * d_head];
     for (into, x) in query.iter_mut().zip(rows) {
-        *into = x * call.scale * LOG2_E;
+        *into = x.to_f32() * call.scale * LOG2_E;
+    }
+    let pairs = d_head / (2 * S::LANES);
+    for row in query.chunks_exact_mut(d_head) {
+        to_pair_order::<S, T>(&mut row[..pairs * 2 * S::LANES]);
     }
     for row in partial.chunks_exact_mut(width) {
         row.fill(0.0);
@@ -154,7 +147,7 @@ unsafe fn forward_part<S: Simd>(
         while i < queries {
             let query = &query[i * d_head..];
             let partial = &mut partial[i * width..];
-            let buffers = [&mut *scores, &mut *lane_sums, &mut *transposed];
+            let buffers = [&mut *scores, &mut *lane_sums];
             // SAFETY: the caller enabled the instructions.
             i += unsafe {
                 // A masked value may be NaN and must not be multiplied by zero.
@@ -166,24 +159,27 @@ unsafe fn forward_part<S: Simd>(
             };
         }
     }
+    for row in partial.chunks_exact_mut(width) {
+        from_pair_order::<S, T>(&mut row[..paired_columns::<S>(d_value)]);
+    }
 }
 
 /// Queries that are multiplied by a key at once: sixteen AVX-512 registers of sums.
 const QUERY_BLOCK: usize = 4;
 
-struct KeyTile<'a> {
-    call: &'a Call<'a>,
+struct KeyTile<'a, T> {
+    call: &'a Call<'a, T>,
     example: usize,
     /// The first of the query heads that share the keys.
     first_head: usize,
     keys: Range<usize>,
     /// The rule masks nothing in it.
     is_unmasked: bool,
-    key: &'a [f32],
-    value: &'a [f32],
+    key: &'a [T],
+    value: &'a [T],
 }
 
-impl KeyTile<'_> {
+impl<T: DecodeElement> KeyTile<'_, T> {
     /// Updates the partial results of `Q` queries, from `first` on; returns `Q`.
     ///
     /// # Safety
@@ -195,14 +191,14 @@ impl KeyTile<'_> {
         first: usize,
         query: &[f32],
         partial: &mut [f32],
-        [scores, lane_sums, transposed]: [&mut [f32]; 3],
+        [scores, lane_sums]: [&mut [f32]; 2],
     ) -> usize {
         let [d_head, d_value] = self.call.shape.widths();
         let seq_q = self.call.shape.seq_q;
         // SAFETY: the caller enabled the instructions.
         unsafe {
             let query = &query[..Q * d_head];
-            dot_products::<S, Q>(query, self.key, scores, [lane_sums, transposed]);
+            dot_products::<S, T, Q>(query, self.key, scores, lane_sums);
             let width = d_value + STATS;
             for (row, (scores, partial)) in scores
                 .chunks_exact_mut(KEYS)
@@ -220,7 +216,7 @@ impl KeyTile<'_> {
                     }
                 }
             }
-            add_weighted_values::<S, Q>(self.keys.len(), scores, self.value, partial, d_value);
+            add_weighted_values::<S, T, Q>(self.keys.len(), scores, self.value, partial, d_value);
         }
         Q
     }
@@ -275,18 +271,19 @@ impl KeyTile<'_> {
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-unsafe fn dot_products<S: Simd, const Q: usize>(
+unsafe fn dot_products<S: Simd, T: Float, const Q: usize>(
     query: &[f32],
-    key: &[f32],
+    key: &[T],
     dots: &mut [f32],
-    [lane_sums, transposed]: [&mut [f32]; 2],
+    lane_sums: &mut [f32],
 ) {
     let width = query.len() / Q;
     let aligned = width / S::LANES * S::LANES;
+    let paired = width / (2 * S::LANES) * 2 * S::LANES;
     let count = key.len() / width;
     let square = S::LANES * S::LANES;
     assert!(count <= KEYS && dots.len() >= Q * KEYS && KEYS.is_multiple_of(S::LANES));
-    assert!(lane_sums.len() >= Q * square && transposed.len() == square);
+    assert!(lane_sums.len() >= Q * square);
     for first in (0..count).step_by(S::LANES) {
         let keys = S::LANES.min(count - first);
         // One register of lane sums per key; the lanes of all keys are then reduced at once.
@@ -295,10 +292,19 @@ unsafe fn dot_products<S: Simd, const Q: usize>(
             unsafe {
                 let row = key.as_ptr().add((first + i) * width);
                 let mut sums = [S::splat(0.0); Q];
-                for x in (0..aligned).step_by(S::LANES) {
-                    let elements = S::load(row.add(x));
+                for x in (0..paired).step_by(2 * S::LANES) {
+                    let pair = T::load_pair::<S>(row.add(x));
                     for (q, sum) in sums.iter_mut().enumerate() {
-                        *sum = S::fma(S::load(query.as_ptr().add(q * width + x)), elements, *sum);
+                        let query = query.as_ptr().add(q * width + x);
+                        *sum = S::fma(S::load(query), pair[0], *sum);
+                        *sum = S::fma(S::load(query.add(S::LANES)), pair[1], *sum);
+                    }
+                }
+                if paired < aligned {
+                    let elements = T::load::<S>(row.add(paired));
+                    for (q, sum) in sums.iter_mut().enumerate() {
+                        let query = query.as_ptr().add(q * width + paired);
+                        *sum = S::fma(S::load(query), elements, *sum);
                     }
                 }
                 for (q, sum) in sums.into_iter().enumerate() {
@@ -309,22 +315,13 @@ unsafe fn dot_products<S: Simd, const Q: usize>(
         for q in 0..Q {
             // SAFETY: the lengths of the buffers are checked above.
             unsafe {
-                let lanes = lane_sums.as_ptr().add(q * square);
-                S::transpose(lanes, S::LANES, transposed.as_mut_ptr(), S::LANES);
-                let mut sums = [S::splat(0.0); 4];
-                for lane in (0..S::LANES).step_by(4) {
-                    for (i, sum) in sums.iter_mut().enumerate() {
-                        let row = transposed.as_ptr().add((lane + i) * S::LANES);
-                        *sum = S::add(*sum, S::load(row));
-                    }
-                }
-                let sum = S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3]));
-                S::store(dots.as_mut_ptr().add(q * KEYS + first), sum);
+                let sums = S::row_sums(lane_sums.as_ptr().add(q * square));
+                S::store(dots.as_mut_ptr().add(q * KEYS + first), sums);
             }
             for i in 0..keys {
                 for x in aligned..width {
-                    dots[q * KEYS + first + i] +=
-                        query[q * width + x] * key[(first + i) * width + x];
+                    let element = key[(first + i) * width + x].to_f32();
+                    dots[q * KEYS + first + i] += query[q * width + x] * element;
                 }
             }
         }
@@ -385,10 +382,10 @@ unsafe fn online_softmax<S: Simd>(scores: &mut [f32], stats: &mut [f32]) -> f32 
 ///
 /// The instructions of `S` are enabled.
 #[inline(always)]
-unsafe fn add_weighted_values<S: Simd, const Q: usize>(
+unsafe fn add_weighted_values<S: Simd, T: Float, const Q: usize>(
     count: usize,
     weights: &[f32],
-    value: &[f32],
+    value: &[T],
     partial: &mut [f32],
     d_value: usize,
 ) {
@@ -402,9 +399,9 @@ unsafe fn add_weighted_values<S: Simd, const Q: usize>(
         // SAFETY: as many registers of each row are left.
         column += unsafe {
             match S::TILE_VECTORS {
-                4 if wide => add_columns::<S, Q, 4>(count, weights, value, partial, columns),
-                2 if wide => add_columns::<S, Q, 2>(count, weights, value, partial, columns),
-                _ => add_columns::<S, Q, 1>(count, weights, value, partial, columns),
+                4 if wide => add_columns::<S, T, Q, 4>(count, weights, value, partial, columns),
+                2 if wide => add_columns::<S, T, Q, 2>(count, weights, value, partial, columns),
+                _ => add_columns::<S, T, Q, 1>(count, weights, value, partial, columns),
             }
         };
     }
@@ -416,7 +413,7 @@ unsafe fn add_weighted_values<S: Simd, const Q: usize>(
         for x in column..d_value {
             for (weight, row) in weights.iter().zip(value.chunks_exact(d_value)) {
                 if *weight != 0.0 {
-                    context[x] += weight * row[x];
+                    context[x] += weight * row[x].to_f32();
                 }
             }
         }
@@ -430,10 +427,10 @@ unsafe fn add_weighted_values<S: Simd, const Q: usize>(
 /// As for [`add_weighted_values`], whose checks have passed; `W` registers from `column` on are
 /// within the rows.
 #[inline(always)]
-unsafe fn add_columns<S: Simd, const Q: usize, const W: usize>(
+unsafe fn add_columns<S: Simd, T: Float, const Q: usize, const W: usize>(
     count: usize,
     weights: &[f32],
-    value: &[f32],
+    value: &[T],
     partial: &mut [f32],
     [d_value, column]: [usize; 2],
 ) -> usize {
@@ -445,8 +442,11 @@ unsafe fn add_columns<S: Simd, const Q: usize, const W: usize>(
             // A masked value may be NaN. With several queries at once, no key is masked.
             if Q > 1 || *weights.as_ptr().add(key) != 0.0 {
                 let mut elements = [S::splat(0.0); W];
-                for (i, elements) in elements.iter_mut().enumerate() {
-                    *elements = S::load(row.add(i * S::LANES));
+                if W == 1 {
+                    elements[0] = T::load::<S>(row);
+                }
+                for (i, pair) in elements.chunks_exact_mut(2).enumerate() {
+                    pair.copy_from_slice(&T::load_pair::<S>(row.add(2 * i * S::LANES)));
                 }
                 for (q, sums) in sums.iter_mut().enumerate() {
                     let weight = S::splat(*weights.as_ptr().add(q * KEYS + key));

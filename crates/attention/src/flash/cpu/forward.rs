@@ -168,7 +168,7 @@ unsafe fn forward_tile<S: Simd>(
                 );
             }
             if !(tile.is_unmasked() && call.is_plain()) {
-                finish_scores::<S>(call, &tile, scores, &mut []);
+                finish_scores::<S, _>(call, &tile, scores, &mut []);
             }
             if let Program::Hard(hard) = call.program {
                 if let HardSelection::Sampled { seed, .. } = hard {

@@ -1,4 +1,4 @@
-//! Tiled attention on the CPU, on slices of `f32`.
+//! Tiled attention on the CPU, on slices of `f32` or bf16.
 //!
 //! Forward: a task computes one tile of queries over all visible tiles of keys; with few queries
 //! (decoding), it computes all queries that share a key and value head over some of the keys.
@@ -7,8 +7,12 @@
 
 mod additive;
 mod backward;
+#[cfg(target_arch = "x86_64")]
+mod bf16;
+mod bf16_calls;
 mod call;
 mod decode;
+mod decode_element;
 mod finite;
 mod forward;
 mod gather;
@@ -25,6 +29,7 @@ use rayon::prelude::*;
 use zoo_kernels::cpu::parallel::threads;
 use zoo_kernels::cpu::{InstructionSet, add};
 
+pub(super) use self::bf16_calls::{backward_bf16, forward_bf16, reads_bf16, uses_amx};
 use self::call::GradSlices;
 pub(super) use self::call::{BackwardInputs, Call, Heads, STATS};
 use self::forward::Start;
@@ -55,7 +60,7 @@ pub(super) fn forward(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
     }
 }
 
-fn is_decode(call: &Call<'_>) -> bool {
+fn is_decode<T>(call: &Call<'_, T>) -> bool {
     call.shape.seq_q <= decode::MAX_QUERIES
         && call.gather.is_none()
         && call.dropout.is_none()
@@ -90,7 +95,7 @@ fn forward_tiled(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// The log-sum-exp of each row, `[batch, heads, seq_q]`; minus infinity if it is fully masked.
-pub(super) fn log_sum_exp(call: &Call<'_>, stats: &[f32]) -> Vec<f32> {
+pub(super) fn log_sum_exp<T>(call: &Call<'_, T>, stats: &[f32]) -> Vec<f32> {
     stats
         .chunks_exact(call.stats_width())
         .map(|row| {
@@ -107,6 +112,11 @@ pub(super) fn recompute_stats(call: &Call<'_>, stats: &[f32]) -> Option<Vec<f32>
     const SMALL: f32 = 32.0;
     let is_large = |row: &[f32; STATS]| row[0].abs() > SMALL && row[1] != 0.0;
     (is_decode(call) && stats.as_chunks().0.iter().any(is_large)).then(|| forward_tiled(call).1)
+}
+
+/// Context and statistics for a backward pass whose forward pass was computed with bf16 products.
+pub(super) fn recompute(call: &Call<'_>) -> (Vec<f32>, Vec<f32>) {
+    forward_tiled(call)
 }
 
 /// The statistics of hard attention.
@@ -310,8 +320,8 @@ pub(super) fn backward_bias(
 /// The rows of tiles of a key and value head, split into parts that are computed in parallel:
 /// enough of them to balance the load of the threads. Each part but the first needs a copy of
 /// `copy_len` elements for gradients.
-fn parts(
-    call: &Call<'_>,
+fn parts<T>(
+    call: &Call<'_, T>,
     kv_head: usize,
     copy_len: usize,
     tasks_per_thread: usize,
@@ -333,7 +343,7 @@ const TASKS_PER_THREAD: usize = 8;
 const MAX_COPY_BYTES: usize = 1 << 26;
 
 /// Queries in a row of tiles; rows are counted over all heads that share keys and values.
-fn queries_in(call: &Call<'_>, row: usize) -> usize {
+fn queries_in<T>(call: &Call<'_, T>, row: usize) -> usize {
     call.plan.queries(row % call.plan.rows()).len()
 }
 

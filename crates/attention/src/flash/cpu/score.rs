@@ -23,8 +23,8 @@ use crate::score_mod::{QueryPositions, ScoreMod, ScoreTile};
 ///
 /// The instructions of `S` are enabled; `scores` has a row for each key of the tile.
 #[inline(always)]
-pub(super) unsafe fn finish_scores<S: Simd>(
-    call: &Call<'_>,
+pub(super) unsafe fn finish_scores<S: Simd, T>(
+    call: &Call<'_, T>,
     tile: &Tile<'_>,
     scores: &mut [f32],
     score_grad: &mut [f32],
@@ -75,8 +75,8 @@ pub(super) unsafe fn finish_scores<S: Simd>(
 
 /// Replaces scores in base e by those of the score function in base 2, and writes its derivative to
 /// `score_grad` unless it is empty.
-fn apply_score_mod(
-    call: &Call<'_>,
+fn apply_score_mod<T>(
+    call: &Call<'_, T>,
     score_mod: &ScoreMod,
     tile: &Tile<'_>,
     scores: &mut [f32],

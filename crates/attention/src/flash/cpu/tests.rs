@@ -1,5 +1,6 @@
 //! All instruction sets compute the same result and access memory only within their slices.
 
+use super::decode_element::DecodeElement;
 use super::*;
 use crate::analysis::weights::HardSelection;
 #[cfg(unix)]
@@ -211,7 +212,7 @@ fn compute_decode<T: AsMut<[f32]>>(
     for tiles in [first, second] {
         let mut part = alloc(&vec![0.0; 2 * seq_q * (d_value + 2)]);
         // SAFETY: the CPU supports the instruction set; the slices have the sizes of the call.
-        unsafe { decode::forward_partial(set, &call, 0, tiles, part.as_mut()) };
+        unsafe { f32::forward_partial(set, &call, 0, tiles, part.as_mut()) };
         partial.extend_from_slice(part.as_mut());
     }
     let (decoded, decoded_stats) = decode::merge_partials(&partial, [2, 2 * seq_q, d_value]);

@@ -256,7 +256,7 @@ impl<'a> TileBuffers<'a> {
                 );
             }
             if !(tile.is_unmasked() && call.is_plain()) {
-                finish_scores::<S>(call, tile, self.weights, self.score_grad);
+                finish_scores::<S, _>(call, tile, self.weights, self.score_grad);
             }
             let temperature = match call.program {
                 Program::Hard(HardSelection::Sampled { temperature, seed }) => {

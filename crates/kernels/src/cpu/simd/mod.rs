@@ -24,7 +24,11 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use burn::tensor::bf16;
+
 pub use self::portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use self::x86::transpose_16;
 #[cfg(target_arch = "x86_64")]
 pub use self::x86::{Avx2, Avx512};
 
@@ -49,6 +53,11 @@ pub trait Simd: Copy {
     unsafe fn load(from: *const f32) -> Self::Vector;
     /// `LANES` elements to memory.
     unsafe fn store(to: *mut f32, x: Self::Vector);
+    /// `LANES` elements from memory, widened.
+    unsafe fn load_bf16(from: *const bf16) -> Self::Vector;
+    /// Twice as many: the elements of even index, and those of odd index. Cheaper than two vectors in
+    /// order.
+    unsafe fn load_bf16_pair(from: *const bf16) -> [Self::Vector; 2];
     /// The first `count <= LANES` elements from memory, and zeros.
     unsafe fn load_partial(from: *const f32, count: usize) -> Self::Vector;
     /// The first `count` elements to memory.
@@ -79,6 +88,22 @@ pub trait Simd: Copy {
     unsafe fn exp2_integer(x: Self::Vector) -> Self::Vector;
     /// `2^x`, with a relative error up to 1.5e-7; zero below 2^-126, and NaN for NaN.
     unsafe fn exp2(x: Self::Vector) -> Self::Vector;
+    /// The sums of the elements of `LANES` rows of `LANES` elements.
+    unsafe fn row_sums(rows: *const f32) -> Self::Vector {
+        let mut columns = [0.0; MAX_LANES * MAX_LANES];
+        // SAFETY: the array has room for the rows, and the caller enabled the instructions.
+        unsafe {
+            Self::transpose(rows, Self::LANES, columns.as_mut_ptr(), Self::LANES);
+            let mut sums = [Self::splat(0.0); 4];
+            for column in (0..Self::LANES).step_by(4) {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let column = columns.as_ptr().add((column + i) * Self::LANES);
+                    *sum = Self::add(*sum, Self::load(column));
+                }
+            }
+            Self::add(Self::add(sums[0], sums[1]), Self::add(sums[2], sums[3]))
+        }
+    }
     /// Transposes a block of `LANES` by `LANES` elements. The strides are those of rows.
     /// The blocks do not overlap.
     unsafe fn transpose(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
@@ -88,6 +113,76 @@ pub trait Simd: Copy {
                 unsafe { *into.add(x * into_stride + i) = *from.add(i * from_stride + x) };
             }
         }
+    }
+}
+
+/// The lanes of the widest vector.
+const MAX_LANES: usize = 16;
+
+/// A type of elements that kernels compute with in `f32`.
+pub trait Float: Copy {
+    /// The element as `f32`, exactly.
+    fn to_f32(self) -> f32;
+
+    /// `S::LANES` elements from memory.
+    ///
+    /// # Safety
+    ///
+    /// The instructions of `S` are enabled, and the elements can be read.
+    unsafe fn load<S: Simd>(from: *const Self) -> S::Vector;
+
+    /// `2 · S::LANES` elements from memory, in the order of [`pair_index`](Self::pair_index).
+    ///
+    /// # Safety
+    ///
+    /// As for [`load`](Self::load).
+    unsafe fn load_pair<S: Simd>(from: *const Self) -> [S::Vector; 2];
+
+    /// The index in memory of an element of a pair of vectors with this number of lanes.
+    fn pair_index(lanes: usize, vector: usize, lane: usize) -> usize;
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(from: *const Self) -> S::Vector {
+        unsafe { S::load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pair<S: Simd>(from: *const Self) -> [S::Vector; 2] {
+        unsafe { [S::load(from), S::load(from.add(S::LANES))] }
+    }
+
+    #[inline(always)]
+    fn pair_index(lanes: usize, vector: usize, lane: usize) -> usize {
+        vector * lanes + lane
+    }
+}
+
+impl Float for bf16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(from: *const Self) -> S::Vector {
+        unsafe { S::load_bf16(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pair<S: Simd>(from: *const Self) -> [S::Vector; 2] {
+        unsafe { S::load_bf16_pair(from) }
+    }
+
+    #[inline(always)]
+    fn pair_index(_lanes: usize, vector: usize, lane: usize) -> usize {
+        2 * lane + vector
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::array::from_fn;
 
+use burn::tensor::bf16;
+
 use super::{MIN_EXPONENT, POLYNOMIAL, Simd};
 
 type Lanes = [f32; 8];
@@ -18,6 +20,8 @@ impl Simd for Portable {
     methods! {
         fn splat(x: f32) -> Lanes = [x; 8];
         fn load(from: *const f32) -> Lanes = from.cast::<Lanes>().read_unaligned();
+        fn load_bf16(from: *const bf16) -> Lanes =
+            from.cast::<[u16; 8]>().read_unaligned().map(|x| f32::from_bits(u32::from(x) << 16));
         fn store(to: *mut f32, x: Lanes) -> () = to.cast::<Lanes>().write_unaligned(x);
         fn add(a: Lanes, b: Lanes) -> Lanes = from_fn(|i| a[i] + b[i]);
         fn sub(a: Lanes, b: Lanes) -> Lanes = from_fn(|i| a[i] - b[i]);
@@ -37,6 +41,12 @@ impl Simd for Portable {
             x.map(|x| f32::from_bits(((x as i32).wrapping_add(127) as u32) << 23));
     }
 
+    #[inline(always)]
+    unsafe fn load_bf16_pair(from: *const bf16) -> [Lanes; 2] {
+        let elements = unsafe { from.cast::<[u16; 16]>().read_unaligned() };
+        let element = |i: usize| f32::from_bits(u32::from(elements[i]) << 16);
+        [from_fn(|i| element(2 * i)), from_fn(|i| element(2 * i + 1))]
+    }
     #[inline(always)]
     unsafe fn load_partial(from: *const f32, count: usize) -> Lanes {
         if count == 8 {

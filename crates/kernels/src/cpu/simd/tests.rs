@@ -85,9 +85,36 @@ unsafe fn check_exp2<S: Simd>() {
     assert!(exp2(f32::NAN).is_nan());
 }
 
+/// Sums and loads of bf16, on values of which no sum is rounded.
+unsafe fn check_sums_and_bf16<S: Simd>() {
+    let values: Vec<f32> = (0..256).map(|i| (i * 7 % 128) as f32).collect();
+    let halves: Vec<bf16> = values.iter().map(|x| bf16::from_f32(*x)).collect();
+    let mut out = [0_f32; 32];
+    // SAFETY: the test enables the instructions; all accesses are within the arrays.
+    unsafe { S::store(out.as_mut_ptr(), S::row_sums(values.as_ptr())) };
+    for (row, got) in values.chunks_exact(S::LANES).zip(&out).take(S::LANES) {
+        assert_eq!(*got, row.iter().sum::<f32>());
+    }
+    // SAFETY: as above.
+    unsafe { S::store(out.as_mut_ptr(), S::load_bf16(halves.as_ptr())) };
+    assert_eq!(out[..S::LANES], values[..S::LANES]);
+    // SAFETY: as above.
+    unsafe {
+        let [even, odd] = S::load_bf16_pair(halves.as_ptr());
+        S::store(out.as_mut_ptr(), even);
+        S::store(out.as_mut_ptr().add(S::LANES), odd);
+    }
+    for (i, got) in out.iter().enumerate().take(2 * S::LANES) {
+        let (vector, lane) = (i / S::LANES, i % S::LANES);
+        assert_eq!(*got, values[2 * lane + vector]);
+        assert_eq!(bf16::pair_index(S::LANES, vector, lane), 2 * lane + vector);
+    }
+}
+
 #[inline(always)]
 unsafe fn check_all<S: Simd>() {
     unsafe {
+        check_sums_and_bf16::<S>();
         check_gates::<S>();
         check_partial::<S>();
         check_exp2::<S>();

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use burn::tensor::bf16;
+
 use super::{MIN_EXPONENT, POLYNOMIAL, Simd};
 
 /// 16 elements in each of 32 registers: AVX-512F.
@@ -16,6 +18,9 @@ impl Simd for Avx512 {
     methods! {
         fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
         fn load(from: *const f32) -> __m512 = _mm512_loadu_ps(from);
+        fn load_bf16(from: *const bf16) -> __m512 = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))
+        ));
         fn store(to: *mut f32, x: __m512) -> () = _mm512_storeu_ps(to, x);
         fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
         fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
@@ -34,6 +39,16 @@ impl Simd for Avx512 {
         fn round(x: __m512) -> __m512 =
             _mm512_roundscale_ps::<8>(x); // to nearest, no exceptions
         fn exp2_integer(x: __m512) -> __m512 = _mm512_scalef_ps(_mm512_set1_ps(1.0), x);
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16_pair(from: *const bf16) -> [__m512; 2] {
+        unsafe {
+            let pairs = _mm512_loadu_si512(from.cast());
+            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            let even = _mm512_slli_epi32::<16>(pairs);
+            [_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)]
+        }
     }
 
     #[inline(always)]
@@ -62,43 +77,86 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn row_sums(rows: *const f32) -> __m512 {
+        unsafe {
+            // The quarters of each get the sums of the quarters of four rows.
+            let mut groups = [_mm512_setzero_ps(); 4];
+            for (i, group) in groups.iter_mut().enumerate() {
+                let mut pairs = [_mm512_setzero_pd(); 2];
+                for (j, pair) in pairs.iter_mut().enumerate() {
+                    let row = rows.add((4 * i + 2 * j) * 16);
+                    let (a, b) = (_mm512_loadu_ps(row), _mm512_loadu_ps(row.add(16)));
+                    let sum = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                    *pair = _mm512_castps_pd(sum);
+                }
+                let low = _mm512_unpacklo_pd(pairs[0], pairs[1]);
+                let high = _mm512_unpackhi_pd(pairs[0], pairs[1]);
+                *group = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+            }
+            let [a, b, c, d] = groups;
+            add_quarters(add_quarters(a, b), add_quarters(c, d))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn transpose(from: *const f32, from_stride: usize, into: *mut f32, into_stride: usize) {
         unsafe {
             let mut rows = [_mm512_setzero_ps(); 16];
             for (i, row) in rows.iter_mut().enumerate() {
                 *row = _mm512_loadu_ps(from.add(i * from_stride));
             }
-            // Four rows at a time: quarter `q` of register `c` of a group holds the four elements
-            // of column `4q + c`.
-            for group in rows.chunks_exact_mut(4) {
-                let a = _mm512_castps_pd(_mm512_unpacklo_ps(group[0], group[1]));
-                let b = _mm512_castps_pd(_mm512_unpacklo_ps(group[2], group[3]));
-                let c = _mm512_castps_pd(_mm512_unpackhi_ps(group[0], group[1]));
-                let d = _mm512_castps_pd(_mm512_unpackhi_ps(group[2], group[3]));
-                group[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-                group[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-                group[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
-                group[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
-            }
-            // Then gather the quarters of all groups, first the even, then the odd.
-            const EVEN: i32 = 0b10_00_10_00;
-            const ODD: i32 = 0b11_01_11_01;
-            for c in 0..4 {
-                let a = _mm512_shuffle_f32x4::<EVEN>(rows[c], rows[4 + c]);
-                let b = _mm512_shuffle_f32x4::<EVEN>(rows[8 + c], rows[12 + c]);
-                let d = _mm512_shuffle_f32x4::<ODD>(rows[c], rows[4 + c]);
-                let e = _mm512_shuffle_f32x4::<ODD>(rows[8 + c], rows[12 + c]);
-                let columns = [
-                    _mm512_shuffle_f32x4::<EVEN>(a, b),
-                    _mm512_shuffle_f32x4::<EVEN>(d, e),
-                    _mm512_shuffle_f32x4::<ODD>(a, b),
-                    _mm512_shuffle_f32x4::<ODD>(d, e),
-                ];
-                for (quarter, column) in columns.into_iter().enumerate() {
-                    _mm512_storeu_ps(into.add((4 * quarter + c) * into_stride), column);
-                }
+            for (i, column) in transpose_16(rows).into_iter().enumerate() {
+                _mm512_storeu_ps(into.add(i * into_stride), column);
             }
         }
+    }
+}
+
+/// For two pairs of vectors whose 128-bit quarters contain partial sums: the sums of adjacent quarters.
+#[inline(always)]
+unsafe fn add_quarters(a: __m512, b: __m512) -> __m512 {
+    unsafe {
+        let even = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+        let odd = _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b);
+        _mm512_add_ps(even, odd)
+    }
+}
+
+/// The columns of 16 rows, as they are in memory: NaN keep their bits.
+///
+/// # Safety
+///
+/// AVX-512 F is enabled.
+#[inline(always)]
+pub(crate) unsafe fn transpose_16(mut rows: [__m512; 16]) -> [__m512; 16] {
+    unsafe {
+        // Four rows at a time: quarter `q` of register `c` of a group holds the four elements
+        // of column `4q + c`.
+        for group in rows.chunks_exact_mut(4) {
+            let a = _mm512_castps_pd(_mm512_unpacklo_ps(group[0], group[1]));
+            let b = _mm512_castps_pd(_mm512_unpacklo_ps(group[2], group[3]));
+            let c = _mm512_castps_pd(_mm512_unpackhi_ps(group[0], group[1]));
+            let d = _mm512_castps_pd(_mm512_unpackhi_ps(group[2], group[3]));
+            group[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            group[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+            group[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+            group[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+        }
+        // Then gather the quarters of all groups, first the even, then the odd.
+        const EVEN: i32 = 0b10_00_10_00;
+        const ODD: i32 = 0b11_01_11_01;
+        let mut columns = [_mm512_setzero_ps(); 16];
+        for c in 0..4 {
+            let a = _mm512_shuffle_f32x4::<EVEN>(rows[c], rows[4 + c]);
+            let b = _mm512_shuffle_f32x4::<EVEN>(rows[8 + c], rows[12 + c]);
+            let d = _mm512_shuffle_f32x4::<ODD>(rows[c], rows[4 + c]);
+            let e = _mm512_shuffle_f32x4::<ODD>(rows[8 + c], rows[12 + c]);
+            columns[c] = _mm512_shuffle_f32x4::<EVEN>(a, b);
+            columns[4 + c] = _mm512_shuffle_f32x4::<EVEN>(d, e);
+            columns[8 + c] = _mm512_shuffle_f32x4::<ODD>(a, b);
+            columns[12 + c] = _mm512_shuffle_f32x4::<ODD>(d, e);
+        }
+        columns
     }
 }
 
@@ -120,6 +178,9 @@ impl Simd for Avx2 {
     methods! {
         fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
         fn load(from: *const f32) -> __m256 = _mm256_loadu_ps(from);
+        fn load_bf16(from: *const bf16) -> __m256 = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))
+        ));
         fn store(to: *mut f32, x: __m256) -> () = _mm256_storeu_ps(to, x);
         fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
@@ -136,6 +197,16 @@ impl Simd for Avx2 {
         fn gt(a: __m256, b: __m256) -> u64 =
             _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) as u64;
         fn round(x: __m256) -> __m256 = _mm256_round_ps::<8>(x); // to nearest, no exceptions
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16_pair(from: *const bf16) -> [__m256; 2] {
+        unsafe {
+            let pairs = _mm256_loadu_si256(from.cast());
+            let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+            let even = _mm256_slli_epi32::<16>(pairs);
+            [_mm256_castsi256_ps(even), _mm256_castsi256_ps(odd)]
+        }
     }
 
     #[inline(always)]
