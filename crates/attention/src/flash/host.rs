@@ -20,22 +20,24 @@ pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> 
     }
     with_call(inputs, settings, |call: &Call<'_>| {
         let (context, stats) = cpu::forward(call);
+        let context = B::from_vec(context, &settings.shape.context_dims());
         outputs::<B, _>(call, context, stats)
     })
 }
 
 /// Context, log-sum-exp and statistics as tensors.
-pub(super) fn outputs<B: Host, T: HostElement>(
+pub(super) fn outputs<B: Host, T>(
     call: &Call<'_, T>,
-    context: Vec<T>,
+    context: FloatTensor<B>,
     stats: Vec<f32>,
 ) -> Outputs<B> {
     let shape = call.shape;
     let dims = |width| [shape.batch, shape.heads, shape.seq_q, width];
     let stats_dims = dims(call.stats_width());
+    let log_sum_exp = cpu::log_sum_exp(call, &stats);
     (
-        T::from_vec::<B>(context, &dims(shape.d_value)),
-        B::from_vec(cpu::log_sum_exp(call, &stats), &dims(1)),
+        context,
+        B::from_vec(log_sum_exp, &dims(1)),
         B::from_vec(stats, &stats_dims),
     )
 }

@@ -11,19 +11,15 @@ use super::cpu::{self, BackwardInputs, Call};
 use super::host::{outputs, with_call};
 
 pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
+    let dims = settings.shape.context_dims();
     let outputs_bf16 = with_call(inputs, settings, |call: &Call<'_, bf16>| {
         let (context, stats) = cpu::forward_bf16(call)?;
-        Some(outputs::<B, _>(call, context, stats))
+        Some(outputs::<B, _>(call, B::from_bf16(context, &dims), stats))
     });
     outputs_bf16.unwrap_or_else(|| {
         with_call(&widen(inputs), settings, |call: &Call<'_>| {
             let (context, stats) = cpu::forward(call);
-            let (_, log_sum_exp, stats) = outputs::<B, f32>(call, Vec::new(), stats);
-            (
-                round::<B>(context, &settings.shape.context_dims()),
-                log_sum_exp,
-                stats,
-            )
+            outputs::<B, _>(call, round::<B>(context, &dims), stats)
         })
     })
 }

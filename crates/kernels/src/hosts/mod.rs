@@ -43,9 +43,6 @@ pub trait HostElement: Float + Send + Sync {
 
     /// As [`Host::strided`].
     fn strided<B: Host>(tensor: &FloatTensor<B>) -> Option<Strided<'_, 4, Self>>;
-
-    /// As [`Host::from_vec`].
-    fn from_vec<B: Host>(elements: Vec<Self>, dims: &[usize]) -> FloatTensor<B>;
 }
 
 impl HostElement for f32 {
@@ -58,10 +55,6 @@ impl HostElement for f32 {
     fn strided<B: Host>(tensor: &FloatTensor<B>) -> Option<Strided<'_, 4>> {
         B::strided(tensor)
     }
-
-    fn from_vec<B: Host>(elements: Vec<Self>, dims: &[usize]) -> FloatTensor<B> {
-        B::from_vec(elements, dims)
-    }
 }
 
 impl HostElement for bf16 {
@@ -73,10 +66,6 @@ impl HostElement for bf16 {
 
     fn strided<B: Host>(tensor: &FloatTensor<B>) -> Option<Strided<'_, 4, Self>> {
         B::bf16_strided(tensor)
-    }
-
-    fn from_vec<B: Host>(elements: Vec<Self>, dims: &[usize]) -> FloatTensor<B> {
-        B::from_bf16(elements, dims)
     }
 }
 
