@@ -100,6 +100,8 @@ fn is_unsupported(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::temp_dir::TempDir;
 
@@ -118,6 +120,11 @@ mod tests {
             assert!(error.contains(&format!("process {id}")), "{error}");
         }
         drop(lock);
+        // A process that another test is starting has the file open, too, until it runs its program.
+        let start = Instant::now();
+        while Lock::is_held(&folder) == Some(true) && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         assert_eq!(Lock::is_held(&folder), Some(false));
         assert_eq!(Lock::is_held(&temp.join("other")), Some(false));
         Lock::acquire(&folder).unwrap();

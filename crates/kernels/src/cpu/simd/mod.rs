@@ -91,7 +91,7 @@ pub trait Simd: Copy {
     /// The sums of the elements of `LANES` rows of `LANES` elements.
     unsafe fn row_sums(rows: *const f32) -> Self::Vector {
         let mut columns = [0.0; MAX_LANES * MAX_LANES];
-        // SAFETY: the array has room for the rows, and the caller enabled the instructions.
+        // SAFETY: the array is as large as the rows, and the caller enabled the instructions.
         unsafe {
             Self::transpose(rows, Self::LANES, columns.as_mut_ptr(), Self::LANES);
             let mut sums = [Self::splat(0.0); 4];

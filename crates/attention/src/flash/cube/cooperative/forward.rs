@@ -15,8 +15,8 @@ use crate::flash::cube::device_plan::RowAxis;
 use crate::flash::cube::layout::FRAGMENT;
 use crate::flash::cube::score::load_run;
 
-/// The sum of a row's weights of a tile above which its reference is computed anew. The largest
-/// number in `f16` is 65,504.
+/// The sum of a row's weights of a tile above which its reference is computed again. The
+/// largest number in `f16` is 65,504.
 const MAX_TILE_SUM: f32 = 1024.0;
 
 /// The softmax of the rows of a lane, one in each fragment, and the sums of a plane.

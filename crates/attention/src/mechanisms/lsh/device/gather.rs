@@ -10,8 +10,8 @@ use burn::backend::{Autodiff, Backend, Dispatch, Shape, TensorMetadata, backend_
 use burn::tensor::{Int, Tensor};
 use zoo_kernels::autodiff::{Step, record};
 
-/// The rows `index` of `[rows, width]`. Of `inverse`, `[copies, rows]`, column `i` has the places of
-/// row `i` in the result. Other places must have no gradient.
+/// The rows `index` of `[rows, width]`. Of `inverse`, `[copies, rows]`, column `i` has the indices
+/// of row `i` in the result. Other rows of the result must have no gradient.
 pub(super) fn gather_rows(
     rows: Tensor<2>,
     index: &Tensor<1, Int>,
@@ -80,9 +80,9 @@ fn backward<B: Backend>(
     output_grad: FloatTensor<B>,
 ) -> [FloatTensor<B>; 1] {
     let [_, width] = output_grad.shape().dims();
-    let [places] = inverse.shape().dims();
+    let [indices] = inverse.shape().dims();
     let copies = B::float_select(output_grad, 0, inverse);
-    let copies = B::float_reshape(copies, Shape::from([places / rows, rows, width]));
+    let copies = B::float_reshape(copies, Shape::from([indices / rows, rows, width]));
     let sum = B::float_sum_dim(copies, 0);
     [B::float_reshape(sum, Shape::from([rows, width]))]
 }
