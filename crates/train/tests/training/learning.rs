@@ -51,7 +51,7 @@ fn a_listed_device_trains_like_a_single_one(opened: &OpenDevice, index: usize) {
         true => "gradients are summed by NCCL's all-reduce",
         false => "gradients are summed on the first",
     };
-    has(&log, &format!("data parallelism: {}; {how}", opened.id));
+    has(&log, format!("data parallelism: {}; {how}", opened.id));
     let [a, b] = [single, listed].map(|folder| last_weights(&folder.run()));
     let norm = distance(&a, &vec![0.0; a.len()]);
     let distance = distance(&a, &b);
