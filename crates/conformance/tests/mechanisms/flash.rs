@@ -75,6 +75,21 @@ pub(crate) fn wide_heads() -> [Problem; 4] {
     ]
 }
 
+/// Few queries and many keys, which GPU kernels divide over several cubes for each query tile.
+pub(crate) fn few_queries() -> [Problem; 3] {
+    let no_keys_in_the_second = Mask::KeyLengths(vec![4700, 0]);
+    [
+        Problem::new("few-queries", [1, 4, 20, 2300, 32]).with_kv_heads(2),
+        Problem::new("few-queries-with-options", [2, 2, 17, 4700, 20])
+            .with_d_value(24)
+            .with_mask(no_keys_in_the_second)
+            .with_softcap(5.0)
+            .with_alibi()
+            .with_dropout((0.2, 7)),
+        Problem::new("one-query", [1, 2, 1, 4200, 64]).with_mask(Mask::KeyLengths(vec![4100])),
+    ]
+}
+
 /// Problems with skipped, complete and partial tiles.
 const WITH_TILES: &[&str] = &[
     "several-tiles",
@@ -131,8 +146,12 @@ const TESTS: &[(&str, Test)] = &[
             "several-tiles",
             "everything",
             "causal-more-queries",
+            "few-queries",
+            "few-queries-with-options",
         ] {
-            let problem = find_problem(name);
+            let mut few_queries = few_queries().into_iter();
+            let problem = few_queries.find(|problem| problem.name == name);
+            let problem = problem.unwrap_or_else(|| find_problem(name));
             let got = Tensors::from_problem(&problem, device).apply(flash_with_log_sum_exp);
             let solution = solve(&problem, &problem.inputs());
             let (mut finite, mut want) = (Vec::new(), Vec::new());

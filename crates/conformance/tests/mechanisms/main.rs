@@ -90,6 +90,10 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
             for problem in flash::wide_heads() {
                 add_problem_in_half(&mut suite, mechanism.name(), &config, &problem, opened);
             }
+            for problem in flash::few_queries() {
+                add_problem(&mut suite, mechanism.name(), &config, &problem);
+                add_problem_in_half(&mut suite, mechanism.name(), &config, &problem, opened);
+            }
         }
         invariants::trials(mechanism, &mut suite);
         invalid_inputs::trials(mechanism, &mut suite, device);

@@ -68,6 +68,8 @@ pub(super) struct Call {
     /// The factor of the other weights.
     pub(super) dropout_scale: f32,
     pub(super) plan_rows: u32,
+    /// The number of rows of the plan for each row of tiles.
+    pub(super) splits: u32,
     /// The stride between the rows of examples in the plan; zero if all have the same plan.
     pub(super) plan_example: u32,
     pub(super) runs_offset: u32,

@@ -39,6 +39,8 @@ pub(super) struct PlanKey {
     /// Queries and keys in a tile.
     tile: [usize; 2],
     row_axis: RowAxis,
+    /// Rows of the plan for each row of tiles, which divide its tiles.
+    splits: usize,
 }
 
 /// The words of a plan, and the offsets of its parts.
@@ -50,9 +52,10 @@ pub(super) struct DevicePlan {
     pub(super) runs_offset: u32,
     pub(super) bitmaps_offset: u32,
     pub(super) rows: usize,
+    /// Rows of the plan for each row of tiles.
+    pub(super) splits: usize,
 }
 
-#[cfg(any(feature = "autotune", test))]
 impl DevicePlan {
     /// Rows of tiles of all different examples.
     pub(super) fn num_rows(&self) -> usize {
@@ -80,7 +83,13 @@ impl PlanKey {
             seq: [shape.seq_q, shape.seq_k],
             tile: row_axis.tile(tile),
             row_axis,
+            splits: 1,
         }
+    }
+
+    /// With the tiles of each row divided over several rows of the plan.
+    pub(super) fn with_splits(self, splits: usize) -> Self {
+        Self { splits, ..self }
     }
 
     /// The plan, cached.
@@ -125,8 +134,10 @@ impl PlanKey {
                 }
             }
             for row in by_row {
-                begins.push(runs.len() as u32);
-                runs.extend(row);
+                for part in split(&row, self.splits) {
+                    begins.push(runs.len() as u32);
+                    runs.extend(part);
+                }
             }
         }
         begins.push(runs.len() as u32);
@@ -137,10 +148,15 @@ impl PlanKey {
         words.extend(bitmaps.words);
         DevicePlan {
             words,
-            example_stride: if examples > 1 { rows as u32 } else { 0 },
+            example_stride: if examples > 1 {
+                (rows * self.splits) as u32
+            } else {
+                0
+            },
             runs_offset: runs_offset as u32,
             bitmaps_offset: bitmaps_offset as u32,
-            rows,
+            rows: rows * self.splits,
+            splits: self.splits,
         }
     }
 
@@ -176,6 +192,27 @@ fn push_tile(row: &mut Vec<Run>, tile: u32, bitmap: u32) {
         Some([_, end, last]) if *end == tile && *last == bitmap => *end += 1,
         _ => row.push([tile, tile + 1, bitmap]),
     }
+}
+
+/// Divides the tiles of a row into parts of about equal numbers, in order.
+fn split(row: &[Run], parts: usize) -> impl Iterator<Item = Vec<Run>> {
+    let tiles: u32 = row.iter().map(|[first, end, _]| end - first).sum();
+    let begin = move |part: usize| (tiles as usize * part / parts) as u32;
+    (0..parts).map(move |part| {
+        let (begin, end) = (begin(part), begin(part + 1));
+        let mut runs = Vec::new();
+        let mut before = 0;
+        for &[first, last, bitmap] in row {
+            let count = last - first;
+            let from = begin.saturating_sub(before).min(count);
+            let to = end.saturating_sub(before).min(count);
+            if from < to {
+                runs.push([first + from, first + to, bitmap]);
+            }
+            before += count;
+        }
+        runs
+    })
 }
 
 /// The distinct bitmaps of a plan.
@@ -235,6 +272,7 @@ mod tests {
         let mut counts = vec![0; seq[0] * seq[1]];
         for row in 0..plan.rows {
             let index = example * plan.example_stride as usize + row;
+            let row = row / plan.splits;
             for run in plan.words[index]..plan.words[index + 1] {
                 let run = &plan.words[plan.runs_offset as usize + 3 * run as usize..][..3];
                 for tile in run[0]..run[1] {
@@ -268,8 +306,12 @@ mod tests {
             let shape = AttentionShape::single_head(2, seq_q, seq_k);
             for pattern in patterns(seq_k) {
                 let settings = TiledSettings::from_rule(shape, pattern.rule());
-                for row_axis in [RowAxis::Queries, RowAxis::Keys] {
-                    let key = PlanKey::new(&settings, TILE, row_axis);
+                for (row_axis, splits) in [
+                    (RowAxis::Queries, 1),
+                    (RowAxis::Queries, 3),
+                    (RowAxis::Keys, 1),
+                ] {
+                    let key = PlanKey::new(&settings, TILE, row_axis).with_splits(splits);
                     let plan = key.device_plan(&shape);
                     for example in 0..2 {
                         let mut mask = Vec::new();
@@ -279,7 +321,7 @@ mod tests {
                         let counts = read(&plan, row_axis, example, [seq_q, seq_k]);
                         assert!(
                             counts == expected,
-                            "{pattern:?} {row_axis:?} {seq_q} {seq_k}"
+                            "{pattern:?} {row_axis:?} {splits} {seq_q} {seq_k}"
                         );
                     }
                 }

@@ -13,14 +13,15 @@ use crate::flash::call::MASKED_SCORE;
 
 /// Each cube computes a query tile of a head, key tile by key tile.
 #[cube(launch_unchecked)]
-pub(super) fn forward<E: Float, N: Size, M: Numeric>(
+pub(super) fn forward<E: Float, N: Size, M: Numeric, C: Float>(
     args: &KernelArgs<E, N, M>,
-    context: &mut [Vector<E, N>],
+    context: &mut [Vector<C, N>],
     log_sum_exp: &mut [f32],
     stats: &mut [f32],
     #[comptime] blocks: usize,
     #[define(E)] _dtype: ElemType,
     #[define(M)] _mask_dtype: ElemType,
+    #[define(C)] _context_dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
     let is_plain = comptime!(args.is_plain);
@@ -134,7 +135,7 @@ pub(super) fn forward<E: Float, N: Size, M: Numeric>(
             sums[i * row_vec4s + vec4] /= Vec4::new(sum[i]);
         }
     }
-    store_sums::<E, N>(context, &contexts, query_tile.first, &sums, blocks, layout);
+    store_sums::<C, N>(context, &contexts, query_tile.first, &sums, blocks, layout);
 }
 
 /// The weight of a score before the division by the sum of its row.

@@ -1,6 +1,7 @@
 //! Kernel launches.
 
 use burn::backend::DType;
+use burn::backend::cubecl::dtype_to_storage_type;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -17,6 +18,7 @@ use super::launch_args::LaunchArgs;
 use super::layout::KernelLayout;
 use super::mma;
 use super::program::{HARD_STATS, KernelProgram};
+use super::splits::merge_splits;
 use crate::cube::delta::deltas;
 use crate::cube::launch::{buffer, cube_count};
 use crate::flash::call::TiledSettings;
@@ -50,12 +52,14 @@ macro_rules! launch_over_tiles {
         heads: $heads:expr,
         tensors: [$($tensor:expr),+],
         blocks: [$($width:expr),*],
+        $(context: $context:expr,)?
     ) => {
         launch_over_tiles!(
             $kernel($args, $plan, $settings, $layout),
             cubes: [$plan.plan.rows, $heads, $settings.shape.batch],
             tensors: [$($tensor),+],
             blocks: [$($width),*],
+            $(context: $context,)?
         )
     };
     (
@@ -64,6 +68,7 @@ macro_rules! launch_over_tiles {
         tensors: [$($tensor:expr),+],
         $(grid: $grid:expr,)?
         blocks: [$($width:expr),*],
+        $(context: $context:expr,)?
     ) => {
         // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
         unsafe {
@@ -78,6 +83,7 @@ macro_rules! launch_over_tiles {
                 $($layout.blocks($width),)*
                 $args.elem(),
                 $args.mask_elem(),
+                $(dtype_to_storage_type($context.dtype),)?
             );
         }
     };
@@ -89,6 +95,7 @@ macro_rules! launch_mma {
         mma::$kernel:ident($args:ident, $plan:ident, $settings:ident, $layout:ident),
         heads: $heads:expr,
         tensors: [$($tensor:expr),+],
+        $(context: $context:expr,)?
     ) => {
         // SAFETY: the kernel accesses the tensors within the sizes passed in `call`.
         unsafe {
@@ -101,6 +108,7 @@ macro_rules! launch_mma {
                 $args.mma_args($settings, &$plan, $layout),
                 $(buffer($tensor),)+
                 $args.elem(),
+                $(dtype_to_storage_type($context.dtype),)?
             );
         }
     };
@@ -151,9 +159,24 @@ fn launch_forward(
 ) -> [CubeTensor; 3] {
     let shape = &settings.shape;
     let args = LaunchArgs::new(inputs, None, settings, layout);
-    let plan = args.plan(settings, layout.tile(), RowAxis::Queries);
-    let result = |width, dtype| args.empty([shape.batch, shape.heads, shape.seq_q, width], dtype);
-    let context = result(shape.d_value, args.query.dtype);
+    let plan = match layout {
+        KernelLayout::Units(_) | KernelLayout::Mma(_) => args.forward_plan(settings, layout.tile()),
+        KernelLayout::Cooperative(_) => args.plan(settings, layout.tile(), RowAxis::Queries),
+    };
+    let splits = plan.plan.splits;
+    let result = |width, dtype| {
+        args.empty(
+            [shape.batch, shape.heads * splits, shape.seq_q, width],
+            dtype,
+        )
+    };
+    // The parts of a row are not rounded before they are added.
+    let context_dtype = if splits > 1 {
+        DType::F32
+    } else {
+        args.query.dtype
+    };
+    let context = result(shape.d_value, context_dtype);
     let log_sum_exp = result(1, DType::F32);
     let stats = result(args.program.stats_width(settings), DType::F32);
     match layout {
@@ -169,17 +192,22 @@ fn launch_forward(
             heads: shape.heads,
             tensors: [&context, &log_sum_exp, &stats],
             blocks: [shape.d_value],
+            context: context,
         ),
         KernelLayout::Mma(layout) => launch_mma!(
             mma::forward(args, plan, settings, layout),
             heads: shape.heads,
             tensors: [&context, &log_sum_exp, &stats],
+            context: context,
         ),
         KernelLayout::Cooperative(layout) => launch_cooperative!(
             cooperative::forward(args, plan, settings, layout),
             heads: shape.heads,
             tensors: [&context, &log_sum_exp, &stats],
         ),
+    }
+    if splits > 1 {
+        return merge_splits(&context, &stats, splits, args.query.dtype);
     }
     [context, log_sum_exp, stats]
 }

@@ -21,6 +21,7 @@ use super::launch::KernelInputs;
 use super::layout::{KernelLayout, Layout};
 use super::mma::{MmaArgsLaunch, MmaLayout};
 use super::program::KernelProgram;
+use super::splits::num_splits;
 use crate::cube::launch::{
     buffer, empty_like, has_aligned_rows, into_contiguous_rows, word_buffer,
 };
@@ -125,6 +126,7 @@ impl LaunchArgs {
             dropout.map_or(0, |dropout| dropout.threshold()),
             dropout.map_or(1.0, |dropout| dropout.factor()),
             plan.rows as u32,
+            plan.splits as u32,
             plan.example_stride,
             plan.runs_offset,
             plan.bitmaps_offset,
@@ -209,7 +211,17 @@ impl LaunchArgs {
         tile: [usize; 2],
         row_axis: RowAxis,
     ) -> UploadedPlan {
-        let key = PlanKey::new(settings, tile, row_axis);
+        self.uploaded(settings, PlanKey::new(settings, tile, row_axis))
+    }
+
+    /// The plan of a forward pass with rows [split](super::splits) into several if there are few.
+    pub(super) fn forward_plan(&self, settings: &TiledSettings, tile: [usize; 2]) -> UploadedPlan {
+        let key = PlanKey::new(settings, tile, RowAxis::Queries);
+        let splits = num_splits(&self.client, settings, self.program, &key);
+        self.uploaded(settings, key.with_splits(splits))
+    }
+
+    fn uploaded(&self, settings: &TiledSettings, key: PlanKey) -> UploadedPlan {
         let plan = key.device_plan(&settings.shape);
         let device = format!("{:?}", self.query.device);
         let handle = UPLOADED_PLANS.get((key, device), |_| {

@@ -33,6 +33,7 @@ mod mma;
 mod program;
 mod random;
 mod score;
+mod splits;
 mod support;
 mod tile;
 

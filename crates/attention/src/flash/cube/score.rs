@@ -46,7 +46,7 @@ pub(super) fn load_run(run: u32, plan: &[u32], call: &Call) -> Run {
 #[derive(CubeType)]
 pub(super) struct QueryTile<'a, E: Float, N: Size> {
     pub(super) head: Head,
-    /// The index of the head, counted over all examples.
+    /// The index of the head, counted over all examples, and over the splits of each head.
     pub(super) head_index: usize,
     pub(super) first: usize,
     pub(super) queries: Matrix<'a, E, N>,
@@ -77,32 +77,33 @@ pub(super) fn load_query_tile<'a, E: Float, N: Size, M: Numeric>(
     args: &'a KernelArgs<E, N, M>,
 ) -> QueryTile<'a, E, N> {
     // In descending order: with a causal mask the last queries have the most keys.
-    let row_of_tiles = (args.call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let plan_row = (args.call.plan_rows - 1 - CUBE_POS_X) as usize;
     let head = Head {
         example: CUBE_POS_Z as usize,
         head: CUBE_POS_Y as usize,
     };
-    query_tile_of(args, head, row_of_tiles)
+    query_tile_of(args, head, plan_row)
 }
 
-/// A query tile of a head.
+/// The query tile of a head and a row of the plan.
 #[cube]
 pub(super) fn query_tile_of<'a, E: Float, N: Size, M: Numeric>(
     args: &'a KernelArgs<E, N, M>,
     of: Head,
-    row_of_tiles: usize,
+    plan_row: usize,
 ) -> QueryTile<'a, E, N> {
     let call = &args.call;
     let (example, head) = (of.example, of.head);
     let kv_head = head / call.group as usize;
-    let offset = example * call.plan_example as usize + row_of_tiles;
-    let first = row_of_tiles * comptime!(args.layout.tile_m());
+    let offset = example * call.plan_example as usize + plan_row;
+    let splits = call.splits as usize;
+    let first = plan_row / splits * comptime!(args.layout.tile_m());
     let queries = call
         .query
         .matrix(args.query, example, head, call.seq_q, call.d_head);
     QueryTile::<'a, E, N> {
         head: Head { example, head },
-        head_index: example * call.heads as usize + head,
+        head_index: (example * call.heads as usize + head) * splits + plan_row % splits,
         first,
         queries: queries.at(first),
         keys: call

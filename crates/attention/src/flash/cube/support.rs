@@ -172,9 +172,7 @@ fn mma_layouts(
 /// Whether a device has `wgmma`, which only GPUs of compute capability 9.0 have. CubeCL's fingerprint of
 /// a CUDA device is the target of its compiler.
 fn has_wgmma(properties: &DeviceProperties, ty: MmaType) -> bool {
-    !ty.is_split()
-        && properties.identity.fingerprint == "ptx_sm90"
-        && std::env::var("ZOO_NO_WGMMA").is_err()
+    !ty.is_split() && properties.identity.fingerprint == "ptx_sm90"
 }
 
 /// The layouts of the [cooperative](super::cooperative) kernels, if the device has the instructions
@@ -200,6 +198,8 @@ fn cooperative_layouts(
         && settings.scale > 0.0
         // See `preferred`.
         && shape.seq_k > 1
+        // These kernels do not split the keys of few queries.
+        && shape.seq_q >= FRAGMENT
         && shape.heads <= max_heads as usize
         && shape.batch <= max_batch as usize
         && has_cmma(properties, dtype)

@@ -16,12 +16,13 @@ use crate::flash::cube::call::Head;
 
 /// Each cube computes a query tile of a head, key tile by key tile.
 #[cube(launch_unchecked)]
-pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
+pub(in crate::flash::cube) fn forward<E: Float, N: Size, C: Float>(
     args: &MmaArgs<E, N>,
-    context: &mut [Pair<E>],
+    context: &mut [Pair<C>],
     log_sum_exp: &mut [f32],
     stats: &mut [f32],
     #[define(E)] _dtype: ElemType,
+    #[define(C)] _context_dtype: ElemType,
 ) {
     let layout = comptime!(args.layout);
     let call = &args.call;
@@ -31,11 +32,12 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     let d_value = comptime!(layout.d_value);
     let rows = comptime!(2 * layout.fragments);
     // In descending order: with a causal mask the last queries have the most keys.
-    let tile_row = (call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let plan_row = (call.plan_rows - 1 - CUBE_POS_X) as usize;
+    let splits = call.splits as usize;
     let example = CUBE_POS_Z as usize;
     let head = CUBE_POS_Y as usize;
-    let head_index = example * call.heads as usize + head;
-    let first = tile_row * comptime!(layout.tile_m());
+    let head_index = (example * call.heads as usize + head) * splits + plan_row % splits;
+    let first = plan_row / splits * comptime!(layout.tile_m());
     let plane_row = PLANE_POS as usize * comptime!(layout.plane_rows());
     let queries = call
         .query
@@ -67,7 +69,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
     let mut tiles = first_key_tile::<E, N>(
         args,
         Head { example, head },
-        tile_row,
+        plan_row,
         &mut key_tiles,
         &mut value_tiles,
     );
@@ -169,7 +171,7 @@ pub(in crate::flash::cube) fn forward<E: Float, N: Size>(
         }
         inverse_sums[i] = 1.0f32 / divisor;
     }
-    store_rows::<E>(
+    store_rows::<C>(
         context,
         head_index * seq_q,
         first + plane_row,

@@ -120,12 +120,12 @@ impl KeyTile {
 pub(super) fn first_key_tile<E: Float, N: Size>(
     args: &MmaArgs<E, N>,
     head: Head,
-    tile_row: usize,
+    plan_row: usize,
     key_tiles: &mut Shared<[Vector<E, N>]>,
     value_tiles: &mut Shared<[Vector<E, N>]>,
 ) -> KeyTiles {
     let call = &args.call;
-    let index = head.example * call.plan_example as usize + tile_row;
+    let index = head.example * call.plan_example as usize + plan_row;
     let run = args.plan[index];
     let end_run = args.plan[index + 1];
     let mut cursor = TileCursor {
