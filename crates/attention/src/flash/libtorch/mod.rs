@@ -20,7 +20,6 @@ use super::host;
 use super::ops::{TiledBackward, TiledForward};
 use super::{FlashKernel, portable};
 use crate::analysis::weights::HardSelection;
-use crate::pattern::rule::Rule;
 
 pub(super) fn kernel_for(
     query: &TchTensor,
@@ -116,7 +115,7 @@ impl TiledBackward for LibTorch {
 }
 
 fn may_mask(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> bool {
-    aten::has_mask_or_bias(inputs) || !matches!(*settings.rule, Rule::Full)
+    aten::has_mask_or_bias(inputs) || !aten::is_full(&settings.rule, &settings.shape)
 }
 
 /// Whether no masked key or value is non-finite, so that the kernels can be used directly.

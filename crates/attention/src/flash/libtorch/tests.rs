@@ -8,6 +8,7 @@ use burn::tensor::{Device, Tensor};
 
 use super::*;
 use crate::flash::call::DenseMask;
+use crate::pattern::rule::Rule;
 use crate::{AttentionOptions, AttentionShape, Pattern, flash};
 
 const DIMS: [i64; 4] = [1, 2, 5, 8];

@@ -22,7 +22,9 @@ use tch::{Device, Kind, Tensor};
 pub(super) use self::call::has_mask_or_bias;
 use self::call::{BackwardInputs, EfficientArgs, KernelMask, aligned, alignment};
 use self::chunks::ChunkPattern;
+use crate::AttentionShape;
 use crate::flash::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings};
+use crate::pattern::rule::Rule;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AtenKernel {
@@ -203,6 +205,12 @@ pub(super) fn has_non_finite(tensors: [&TchTensor; 2]) -> bool {
 fn max_abs(tensor: &Tensor) -> Tensor {
     let (min, max) = tensor.aminmax(None::<i64>, false);
     max.maximum(&min.neg())
+}
+
+/// Whether a rule lets every query of a call attend to every key, as the causal rule does in a decoding
+/// step.
+pub(super) fn is_full(rule: &Rule, shape: &AttentionShape) -> bool {
+    KernelMask::from_rule(rule, shape) == Some(KernelMask::default())
 }
 
 /// The input gradients; `None` if the backward pass of the kernels does not support the call.
