@@ -55,19 +55,8 @@ pub(super) fn backward<B: Host>(
     let stats = B::elements(&saved.stats);
     let d_context = B::elements(&output_grads.d_context);
     let d_log_sum_exp = output_grads.d_log_sum_exp.as_ref().map(B::elements);
-    let count = context.len();
-    assert!(
-        d_context.len() == count && count == settings.shape.context_len(),
-        "flash attention: expected {} elements in the context and in its gradient, got {count} \
-         and {}",
-        settings.shape.context_len(),
-        d_context.len()
-    );
-    let bias_dims = inputs
-        .bias
-        .as_ref()
-        .filter(|_| output_grads.needs_bias_grad)
-        .map(|bias| bias.shape().dims::<4>());
+    check_contexts([context.len(), d_context.len()], settings);
+    let bias_dims = bias_dims(inputs, &output_grads);
     let ([query, key, value, parameter], d_bias) =
         with_call(inputs, settings, |call: &Call<'_>| {
             let recomputed = cpu::recompute_stats(call, &stats);
@@ -97,6 +86,27 @@ pub(super) fn backward<B: Host>(
             .map(|(values, dims)| B::from_vec(values, &dims)),
         parameter: inputs.parameter.as_ref().map(|it| like(parameter, it)),
     }
+}
+
+/// Checks the number of elements of the context and of its gradient, which the kernels read through raw
+/// pointers.
+pub(super) fn check_contexts([context, d_context]: [usize; 2], settings: &TiledSettings) {
+    let expected = settings.shape.context_len();
+    assert!(
+        context == expected && d_context == expected,
+        "flash attention: expected {expected} elements in the context and in its gradient, got \
+         {context} and {d_context}"
+    );
+}
+
+/// The dimensions of the bias, if its gradient is needed.
+pub(super) fn bias_dims<B: Host>(
+    inputs: &Inputs<B>,
+    output_grads: &OutputGrads<B>,
+) -> Option<[usize; 4]> {
+    let bias = inputs.bias.as_ref();
+    bias.filter(|_| output_grads.needs_bias_grad)
+        .map(|bias| bias.shape().dims())
 }
 
 /// The elements head by head and the stride between heads; copied only if the rows of a head are

@@ -8,7 +8,7 @@ use zoo_kernels::hosts::Host;
 
 use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Saved, TiledSettings};
 use super::cpu::{self, BackwardInputs, Call};
-use super::host::{outputs, with_call};
+use super::host::{bias_dims, check_contexts, outputs, with_call};
 
 pub(super) fn forward<B: Host>(inputs: &Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     let dims = settings.shape.context_dims();
@@ -33,19 +33,8 @@ pub(super) fn backward<B: Host>(
     let context = B::bf16_elements(&saved.context);
     let d_context = B::bf16_elements(&output_grads.d_context);
     let d_log_sum_exp = output_grads.d_log_sum_exp.as_ref().map(B::elements);
-    let count = context.len();
-    assert!(
-        d_context.len() == count && count == settings.shape.context_len(),
-        "flash attention: expected {} elements in the context and in its gradient, got {count} \
-         and {}",
-        settings.shape.context_len(),
-        d_context.len()
-    );
-    let bias_dims = inputs
-        .bias
-        .as_ref()
-        .filter(|_| output_grads.needs_bias_grad)
-        .map(|bias| bias.shape().dims::<4>());
+    check_contexts([context.len(), d_context.len()], settings);
+    let bias_dims = bias_dims(inputs, output_grads);
     let grads = match bias_dims {
         Some(_) => None,
         None => with_call(inputs, settings, |call: &Call<'_, bf16>| {
