@@ -173,6 +173,8 @@ fn open_uncached(id: BackendId) -> Result<OpenDevice, BackendError> {
             rebuild_command(id.backend.feature())
         )));
     }
+    #[cfg(feature = "kernel-cache")]
+    cache_kernels();
     #[allow(deprecated)] // Burn 0.22 is the last release with ndarray and LibTorch
     match id.backend {
         #[cfg(feature = "flex")]
@@ -188,6 +190,16 @@ fn open_uncached(id: BackendId) -> Result<OpenDevice, BackendError> {
         #[allow(unreachable_patterns)] // reachable in every build that lacks a backend
         _ => unreachable!("{id} is not compiled in, which was checked above"),
     }
+}
+
+/// Caches compiled kernels on disk, where autotune's results are, unless CubeCL is already configured.
+/// Compiling the kernels of a training pass for `cuda` takes some ten seconds.
+#[cfg(feature = "kernel-cache")]
+fn cache_kernels() {
+    use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+    let mut config = CubeClRuntimeConfig::from_current_dir().override_from_env();
+    config.compilation.cache = true;
+    CubeClRuntimeConfig::try_set(config);
 }
 
 #[allow(dead_code)] // unused in a build without a CPU backend
