@@ -150,6 +150,11 @@ impl Case {
             (Task::Attention { .. } | Task::BurnAttention { .. }, Pass::Generate) => {
                 Some("generate is for models only")
             }
+            (Task::Attention { problem, .. } | Task::BurnAttention { problem }, Pass::Decode)
+                if problem.seq_q != 1 =>
+            {
+                Some("decode needs one query, as in decode-step")
+            }
             (Task::BurnAttention { problem }, _) => return burn::unsupported_reason(problem),
             (Task::Attention { mechanism, problem }, pass) => {
                 let decoding = MechanismConfig::from(*mechanism).capabilities().decoding;

@@ -59,7 +59,7 @@ fn flags_select_the_expected_cases() {
         }
         assert!(cases.is_empty() || names == cases, "{flags}: {names:?}");
     }
-    assert_eq!(selections, 14);
+    assert_eq!(selections, 15);
 }
 
 #[test]
