@@ -69,6 +69,12 @@ pub fn linear_transposed<const D: usize>(weight: Tensor<2>, input: Tensor<D>) ->
     )
 }
 
+/// `x W` for a weight `[d_input, d_output]`.
+pub(crate) fn product<const D: usize>(input: Tensor<D>, weight: Tensor<2>) -> Tensor<D> {
+    let weight = (weight, Orientation::Rows);
+    apply("product", input, weight, None, Activation::Identity)
+}
+
 fn apply<const D: usize>(
     op: &str,
     input: Tensor<D>,

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 
+use crate::linear::product;
 use crate::recurrent::recurrence::{RecurrenceInputs, recurrence};
 use crate::recurrent::{Cell, Direction};
 
@@ -55,7 +56,7 @@ impl RecurrentLayer {
         };
         let weight = cat(|d| d.input.weight.val(), 1);
         let [_, gates] = weight.dims();
-        let projected = input.reshape([batch * seq, d_input]).matmul(weight);
+        let projected = product(input.reshape([batch * seq, d_input]), weight);
         let has_bias = directions.iter().all(|d| d.input.bias.is_some());
         let inputs = RecurrenceInputs {
             projected: projected.reshape([batch, seq, gates]),

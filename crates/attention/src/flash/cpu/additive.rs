@@ -48,7 +48,7 @@ pub(super) unsafe fn query_powers<'a, S: Simd>(query_t: &[f32], into: &'a mut [f
 
 /// Whether the exponentials of these elements can be multiplied.
 #[inline(always)]
-fn are_small(elements: &[f32]) -> bool {
+pub(super) fn are_small(elements: &[f32]) -> bool {
     let mut max = 0;
     // Bits of absolute values are ordered like the values, and those of NaN are larger. A plain
     // loop: a closure would be compiled without the caller's target features.
@@ -65,7 +65,7 @@ fn are_small(elements: &[f32]) -> bool {
 /// The instructions of `S` are enabled; `into` has at least as many elements, rounded up to a
 /// multiple of the lanes.
 #[inline(always)]
-unsafe fn exponentials<S: Simd>(elements: &[f32], into: &mut [f32]) {
+pub(super) unsafe fn exponentials<S: Simd>(elements: &[f32], into: &mut [f32]) {
     /// `2 / ln 2` as a sum of two numbers, so that the exponent has an error of 2^-40.
     const HIGH: f32 = 2.0 * LOG2_E;
     const LOW: f32 = (2.0 * std::f64::consts::LOG2_E - HIGH as f64) as f32;

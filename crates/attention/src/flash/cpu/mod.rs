@@ -19,6 +19,7 @@ mod gather;
 mod gaussian;
 mod hard;
 mod kernel;
+pub(super) mod mlp_scores;
 mod score;
 mod tile_gradients;
 

@@ -34,6 +34,17 @@ pub(crate) trait AdditiveForward: Backend {
     }
 }
 
+/// The backward pass of the scores.
+pub(crate) trait AdditiveBackward: AdditiveForward {
+    /// The gradients of query, key and vector.
+    fn additive_scores_backward(
+        inputs: [FloatTensor<Self>; 3],
+        d_scores: FloatTensor<Self>,
+    ) -> [FloatTensor<Self>; 3] {
+        backward::<Self>(inputs, d_scores)
+    }
+}
+
 pub(crate) fn scores<B: Backend>(
     query: FloatTensor<B>,
     key: FloatTensor<B>,
@@ -113,16 +124,111 @@ fn slice_rows<B: Backend>(tensor: &FloatTensor<B>, range: &Range<usize>) -> Floa
     B::float_slice(tensor.clone(), &rows(range))
 }
 
+/// Implements both for a backend with tensors in host memory, which has CPU kernels.
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+macro_rules! impl_host_backend {
+    ($backend:ty) => {
+        #[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
+        impl AdditiveForward for $backend {
+            fn additive_scores(
+                query: FloatTensor<Self>,
+                key: FloatTensor<Self>,
+                vector: FloatTensor<Self>,
+            ) -> FloatTensor<Self> {
+                if host::is_on_host::<Self>(&query) {
+                    host::scores::<Self>([query, key, vector])
+                } else {
+                    scores::<Self>(query, key, vector)
+                }
+            }
+        }
+
+        #[allow(deprecated)] // as above
+        impl AdditiveBackward for $backend {
+            fn additive_scores_backward(
+                inputs: [FloatTensor<Self>; 3],
+                d_scores: FloatTensor<Self>,
+            ) -> [FloatTensor<Self>; 3] {
+                if host::is_on_host::<Self>(&d_scores) {
+                    host::backward::<Self>(inputs, d_scores)
+                } else {
+                    backward::<Self>(inputs, d_scores)
+                }
+            }
+        }
+    };
+}
+
 #[cfg(feature = "flex")]
-impl AdditiveForward for burn::backend::Flex {}
+impl_host_backend!(burn::backend::Flex);
 #[cfg(feature = "ndarray")]
-impl AdditiveForward for burn::backend::NdArray {}
+impl_host_backend!(burn::backend::NdArray);
 #[cfg(feature = "tch")]
-impl AdditiveForward for burn::backend::LibTorch {}
+impl_host_backend!(burn::backend::LibTorch);
 #[cfg(feature = "cube")]
 impl AdditiveForward for burn::backend::Cube {}
+#[cfg(feature = "cube")]
+impl AdditiveBackward for burn::backend::Cube {}
 
-impl<B: AdditiveForward, C: CheckpointStrategy> AdditiveForward for Autodiff<B, C> {
+/// The [CPU kernels](crate::flash::cpu::mlp_scores) for tensors in host memory.
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod host {
+    use zoo_kernels::hosts::Host;
+
+    use super::*;
+    use crate::flash::cpu::mlp_scores::{self, MlpInputs, MlpSizes};
+
+    pub(super) fn is_on_host<B: Host>(tensor: &FloatTensor<B>) -> bool {
+        B::is_on_host(tensor)
+    }
+
+    fn sizes<T: TensorMetadata>([query, key, _]: [&T; 3]) -> MlpSizes {
+        let [batch, heads, rows, d] = query.shape().dims();
+        let [_, _, keys, _] = key.shape().dims::<4>();
+        MlpSizes {
+            batch,
+            heads,
+            rows,
+            keys,
+            d,
+        }
+    }
+
+    pub(super) fn scores<B: Host>(inputs: [FloatTensor<B>; 3]) -> FloatTensor<B> {
+        let sizes = sizes(inputs.each_ref());
+        let [query, key, vector] = inputs.each_ref().map(B::elements);
+        let inputs = MlpInputs {
+            query: &query,
+            key: &key,
+            vector: &vector,
+        };
+        let scores = mlp_scores::forward(inputs, sizes);
+        B::from_vec(scores, &[sizes.batch, sizes.heads, sizes.rows, sizes.keys])
+    }
+
+    pub(super) fn backward<B: Host>(
+        inputs: [FloatTensor<B>; 3],
+        d_scores: FloatTensor<B>,
+    ) -> [FloatTensor<B>; 3] {
+        let sizes = sizes(inputs.each_ref());
+        let [query_dims, key_dims, vector_dims] = inputs.each_ref().map(|tensor| tensor.shape());
+        let [query, key, vector] = inputs.each_ref().map(B::elements);
+        let inputs = MlpInputs {
+            query: &query,
+            key: &key,
+            vector: &vector,
+        };
+        let [d_query, d_key, d_vector] =
+            mlp_scores::backward(inputs, &B::elements(&d_scores), sizes);
+        [
+            B::from_vec(d_query, &query_dims),
+            B::from_vec(d_key, &key_dims),
+            B::from_vec(d_vector, &vector_dims),
+        ]
+    }
+}
+
+impl<B: AdditiveBackward, C: CheckpointStrategy> AdditiveForward for Autodiff<B, C> {
     fn additive_scores(
         query: FloatTensor<Self>,
         key: FloatTensor<Self>,
@@ -132,6 +238,7 @@ impl<B: AdditiveForward, C: CheckpointStrategy> AdditiveForward for Autodiff<B, 
         let inputs = [query, key, vector].map(|tensor| tensor.into_primitive());
         let [query, key, vector] = inputs.clone();
         let scores = B::additive_scores(query, key, vector);
-        record::<B, C, _, 3>(Step(backward::<B>), parents, inputs, scores)
+        let step = Step(B::additive_scores_backward);
+        record::<B, C, _, 3>(step, parents, inputs, scores)
     }
 }

@@ -33,14 +33,14 @@ dispatch! {
         settings: &Settings,
         transposed: &[f32],
         rows: &mut [BackwardRow<'_>],
-        d_recurrent: &mut [f32],
-        d_biases: &mut [f32],
+        d_matrices: &mut [f32],
+        d_input_biases: &mut [f32],
     ) by backward_rows;
 }
 
-/// Backpropagates rows, the longest first, and writes the gradients of the matrices, `[directions *
-/// d_hidden, gates]`, and of the biases, `[2, directions, gates]`. `transposed` are the transposed
-/// matrices, `[directions, gates, d_hidden]`.
+/// Backpropagates rows, the longest first, and writes the gradients of the matrices, each followed by
+/// that of the hidden bias, `[directions, d_hidden + 1, gates]`, and of the input biases, `[directions,
+/// gates]`. `transposed` are the transposed matrices, `[directions, gates, d_hidden]`.
 ///
 /// # Safety
 ///
@@ -50,8 +50,8 @@ unsafe fn backward_rows<S: Simd>(
     settings: &Settings,
     transposed: &[f32],
     rows: &mut [BackwardRow<'_>],
-    d_recurrent: &mut [f32],
-    d_biases: &mut [f32],
+    d_matrices: &mut [f32],
+    d_input_biases: &mut [f32],
 ) {
     let d = settings.d_hidden;
     let (gates, saved) = (settings.cell.gates() * d, settings.num_activations());
@@ -64,7 +64,6 @@ unsafe fn backward_rows<S: Simd>(
     // row of the matrix.
     let mut before = vec![1.0_f32; positions * (d + 1)];
     let mut d_products = vec![0.0_f32; positions * gates];
-    let mut d_matrix = vec![0.0_f32; (d + 1) * gates];
     let mut d_new = vec![0.0_f32; d];
     for dir in 0..directions {
         d_hidden.fill(0.0);
@@ -132,7 +131,10 @@ unsafe fn backward_rows<S: Simd>(
                 );
             }
         }
-        d_matrix.fill(0.0);
+        let d_matrix = &mut d_matrices[dir * (d + 1) * gates..][..(d + 1) * gates];
+        if positions == 0 {
+            d_matrix.fill(0.0);
+        }
         for start in (0..positions).step_by(POSITION_BLOCK) {
             let count = POSITION_BLOCK.min(positions - start);
             let a = Scalars {
@@ -147,15 +149,15 @@ unsafe fn backward_rows<S: Simd>(
                     a,
                     (d_products[start * gates..].as_ptr(), gates),
                     (d_matrix.as_mut_ptr(), gates),
-                    Accumulate::Add,
+                    match start {
+                        0 => Accumulate::Overwrite,
+                        _ => Accumulate::Add,
+                    },
                 );
             }
         }
-        let (matrix, bias) = d_matrix.split_at(d * gates);
-        d_recurrent[dir * d * gates..][..d * gates].copy_from_slice(matrix);
-        d_biases[(directions + dir) * gates..][..gates].copy_from_slice(bias);
-        let input_bias = &mut d_biases[dir * gates..][..gates];
-        input_bias.copy_from_slice(bias);
+        let input_bias = &mut d_input_biases[dir * gates..][..gates];
+        input_bias.copy_from_slice(&d_matrix[d * gates..]);
         if settings.cell == Cell::Gru {
             input_bias[2 * d..].copy_from_slice(&d_new);
         }

@@ -187,9 +187,11 @@ pub(super) fn backward(
     let mut rows: Vec<BackwardRow<'_>> = rows.collect();
     rows.sort_by_key(|row| Reverse(row.length));
     let transposed = transpose(settings, inputs.recurrent);
+    let directions = settings.direction.num_directions();
+    let d_matrices_len = inputs.recurrent.len() + settings.gates();
     let task = |rows: &mut [BackwardRow<'_>]| {
-        let mut d_recurrent = vec![0.0; inputs.recurrent.len()];
-        let mut d_biases = vec![0.0; 2 * settings.gates()];
+        let mut d_matrices = vec![0.0; d_matrices_len];
+        let mut d_input_biases = vec![0.0; settings.gates()];
         // SAFETY: the processor supports the set, and all slices have their sizes.
         unsafe {
             backward::backward(
@@ -197,11 +199,11 @@ pub(super) fn backward(
                 settings,
                 &transposed,
                 rows,
-                &mut d_recurrent,
-                &mut d_biases,
+                &mut d_matrices,
+                &mut d_input_biases,
             );
         }
-        (d_recurrent, d_biases)
+        (d_matrices, d_input_biases)
     };
     let tasks = rows.chunks_mut(settings.rows_per_task()).collect();
     let parts = parallel::map(tasks, task);
@@ -211,7 +213,17 @@ pub(super) fn backward(
         add(&mut sums.1, &part.1);
         sums
     });
-    let (d_recurrent, d_biases) = sums.unwrap_or_default();
+    let zeros = || (vec![0.0; d_matrices_len], vec![0.0; settings.gates()]);
+    let (mut d_recurrent, mut d_biases) = sums.unwrap_or_else(zeros);
+    // The row after each matrix is the gradient of its hidden bias.
+    let matrix_len = inputs.recurrent.len() / directions;
+    let gates = settings.gates() / directions;
+    for dir in 0..directions {
+        let first = dir * (matrix_len + gates);
+        d_biases.extend_from_slice(&d_recurrent[first + matrix_len..][..gates]);
+        d_recurrent.copy_within(first..first + matrix_len, dir * matrix_len);
+    }
+    d_recurrent.truncate(inputs.recurrent.len());
     [d_projected, d_recurrent, d_biases, d_initial]
 }
 
