@@ -30,6 +30,11 @@ fn problems() -> Vec<(Lsh, Problem)> {
         ((5, 4), masked("full", Mask::Full)),
         ((5, 4), masked("causal-chunks", Mask::Causal)),
         ((6, 1), masked("one-round", Mask::Causal)),
+        // Rows that no backend pads.
+        (
+            (5, 4),
+            masked("powers-of-two", Mask::Causal).with_d_value(16),
+        ),
         // One example has three keys, so most chunks have none.
         ((5, 2), masked("lengths", Mask::KeyLengths(vec![37, 3]))),
         ((5, 3), masked("causal-and-padding", causal_and_padding)),

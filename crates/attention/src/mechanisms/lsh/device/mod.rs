@@ -180,7 +180,7 @@ impl DeviceLayout {
         shape: &AttentionShape,
     ) -> Option<Self> {
         let sizes = Sizes::new(hashing, shape);
-        let method = Method::of(&query.clone().into_dispatch().kind, &sizes)?;
+        let method = Method::of(&query.clone().into_dispatch().kind, &sizes, shape)?;
         let pattern = DevicePattern::new(op, pattern, shape, &query.device())?;
         Some(method.layout(hashes(hashing, query, &sizes), pattern, sizes))
     }
@@ -207,11 +207,12 @@ enum Method {
 impl Method {
     /// The method for the device of a tensor.
     #[allow(unused_variables)] // depends on the features
-    fn of(kind: &DispatchTensorKind, sizes: &Sizes) -> Option<Self> {
+    fn of(kind: &DispatchTensorKind, sizes: &Sizes, shape: &AttentionShape) -> Option<Self> {
         match kind {
             _ if !has_kernels(kind) => None,
             DispatchTensorKind::Autodiff(inner) => {
-                Self::of(inner, sizes).filter(|_| has_correct_gradients(inner))
+                let widths = [shape.d_head, shape.d_value];
+                Self::of(inner, sizes, shape).filter(|_| has_correct_gradients(inner, widths))
             }
             #[cfg(feature = "tch")]
             DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
@@ -247,13 +248,15 @@ impl Method {
     }
 }
 
-/// Whether the gradients of a layout are correct on the device of a tensor. On an NVIDIA GPU (`cuda`)
-/// they are not, for reasons unknown; other GPUs have not been tested.
+/// Whether the gradients of a layout are correct on the device of a tensor. On `cuda`, which pads rows
+/// whose size is not a power of two, they are not for such rows.
 #[allow(unused_variables)] // depends on the features
-fn has_correct_gradients(kind: &DispatchTensorKind) -> bool {
+fn has_correct_gradients(kind: &DispatchTensorKind, widths: [usize; 2]) -> bool {
     match kind {
         #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(tensor) => cube::is_software(&tensor.device()),
+        DispatchTensorKind::Cube(tensor) => {
+            !cube::pads_rows(&tensor.device()) || widths.iter().all(|width| width.is_power_of_two())
+        }
         #[allow(unreachable_patterns)] // depends on the features
         _ => true,
     }

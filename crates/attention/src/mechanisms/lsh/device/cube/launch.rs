@@ -1,7 +1,7 @@
 //! Kernel launches.
 
-use burn::backend::DType;
 use burn::backend::cubecl::dtype_to_storage_type;
+use burn::backend::{Backend, Cube, DType};
 use burn_cubecl::CubeDevice;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -56,8 +56,9 @@ pub(crate) fn is_supported(device: &CubeDevice, sizes: &Sizes) -> bool {
         && mask * 4 <= properties.memory.max_page_size
 }
 
-pub(crate) fn is_software(device: &CubeDevice) -> bool {
-    crate::cube::launch::is_software(device.client().properties())
+/// Whether Burn pads the rows of tensors on a device to a power of two.
+pub(crate) fn pads_rows(device: &CubeDevice) -> bool {
+    <Cube as Backend>::name(device).contains("cuda")
 }
 
 /// Computes the tensors of a layout, which have these dimensions and types.
