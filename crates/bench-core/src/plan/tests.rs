@@ -59,7 +59,19 @@ fn flags_select_the_expected_cases() {
         }
         assert!(cases.is_empty() || names == cases, "{flags}: {names:?}");
     }
-    assert_eq!(selections, 15);
+    assert_eq!(selections, 14);
+}
+
+/// A case that is run directly, without a plan.
+#[test]
+fn only_a_single_query_is_decoded() {
+    let reason = |name| {
+        let problem = find(name).expect("a problem of the catalogue");
+        Case::attention(Mechanism::Flash, problem, Pass::Decode).unsupported_reason()
+    };
+    assert_eq!(reason("decode-step"), None);
+    let expected = "decode needs one query, as in decode-step";
+    assert_eq!(reason("layer").as_deref(), Some(expected));
 }
 
 #[test]
