@@ -11,7 +11,7 @@ use zoo_kernels::cpu::{InstructionSet, Simd, dispatch, tanh};
 
 use super::additive::{Form, MAX_LANES, are_small, exponentials};
 
-/// The sizes of a call: `heads` are those of all examples.
+/// The sizes of a call.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::flash) struct MlpSizes {
     pub(in crate::flash) batch: usize,
@@ -217,7 +217,7 @@ unsafe fn scores_of_rows<S: Simd>(inputs: &MlpInputs<'_>, d: usize, scores: &mut
     // SAFETY: the caller enabled the instructions, and the buffers have the padded sizes.
     unsafe {
         pad::<S>(form, inputs.key, d, &columns, key);
-        // Keys that are only padding have unspecified scores, which are not stored.
+        // Padding keys, whose scores are not stored.
         key[keys * padded..].fill(0.0);
         let rows = inputs
             .query

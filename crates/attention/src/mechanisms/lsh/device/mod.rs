@@ -248,14 +248,16 @@ impl Method {
     }
 }
 
-/// Whether the gradients of a layout are correct on the device of a tensor. On `cuda`, which pads rows
-/// whose size is not a power of two, they are not for such rows.
+/// Whether the gradients of a layout are known to be correct on the device of a tensor: on a software
+/// adapter, and on `cuda` if it pads no rows. On other GPUs they have not been tested.
 #[allow(unused_variables)] // depends on the features
 fn has_correct_gradients(kind: &DispatchTensorKind, widths: [usize; 2]) -> bool {
     match kind {
         #[cfg(feature = "cube")]
         DispatchTensorKind::Cube(tensor) => {
-            !cube::pads_rows(&tensor.device()) || widths.iter().all(|width| width.is_power_of_two())
+            let device = tensor.device();
+            let is_padded = widths.iter().any(|width| !width.is_power_of_two());
+            cube::is_software(&device) || (cube::pads_rows(&device) && !is_padded)
         }
         #[allow(unreachable_patterns)] // depends on the features
         _ => true,

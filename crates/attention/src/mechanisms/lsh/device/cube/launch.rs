@@ -56,7 +56,11 @@ pub(crate) fn is_supported(device: &CubeDevice, sizes: &Sizes) -> bool {
         && mask * 4 <= properties.memory.max_page_size
 }
 
-/// Whether Burn pads the rows of tensors on a device to a power of two.
+pub(crate) fn is_software(device: &CubeDevice) -> bool {
+    crate::cube::launch::is_software(device.client().properties())
+}
+
+/// Whether CubeCL pads the rows of tensors on a device to a power of two: the CUDA runtime does.
 pub(crate) fn pads_rows(device: &CubeDevice) -> bool {
     <Cube as Backend>::name(device).contains("cuda")
 }

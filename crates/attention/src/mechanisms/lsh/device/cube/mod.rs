@@ -12,7 +12,7 @@ use burn::backend::{
 use burn::tensor::{Int, Tensor};
 
 use self::launch::{LayoutInputs, launch};
-pub(super) use self::launch::{is_supported, pads_rows};
+pub(super) use self::launch::{is_software, is_supported, pads_rows};
 use super::{DeviceLayout, DevicePattern, Sizes};
 use crate::cube::op::{self, OperationOutput};
 use crate::flash::DenseMask;
