@@ -129,7 +129,7 @@ macro_rules! launch_cooperative {
                 CubeDim::new_1d($layout.units() as u32),
                 $args.cooperative_args($settings, &$plan, $layout),
                 $(buffer($tensor),)+
-                $args.elem(),
+                $layout.operand_elem(),
             );
         }
     };

@@ -15,7 +15,7 @@ use cubecl::server::Handle;
 use super::call::{
     BroadcastStridesLaunch, CallLaunch, KernelArgsLaunch, TensorStridesLaunch, table,
 };
-use super::cooperative::{CooperativeArgsLaunch, CooperativeLayout, VECTOR};
+use super::cooperative::{CooperativeArgsLaunch, CooperativeLayout};
 use super::device_plan::{DevicePlan, PlanKey, RowAxis};
 use super::launch::KernelInputs;
 use super::layout::{KernelLayout, Layout};
@@ -57,7 +57,7 @@ impl LaunchArgs {
             KernelLayout::Mma(layout) if !has_aligned_rows(&tensor, layout.ty().vec()) => {
                 into_contiguous(tensor)
             }
-            KernelLayout::Cooperative(_) if !has_aligned_rows(&tensor, VECTOR) => {
+            KernelLayout::Cooperative(layout) if !has_aligned_rows(&tensor, layout.word()) => {
                 into_contiguous(tensor)
             }
             _ => into_contiguous_rows(tensor),

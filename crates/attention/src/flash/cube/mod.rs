@@ -19,6 +19,7 @@ mod bias_gradient;
 mod call;
 mod cmma;
 mod cooperative;
+mod cursor;
 mod device_plan;
 mod finite;
 mod forward;

@@ -8,7 +8,7 @@ use cubecl::client::Client;
 use cubecl::ir::features::{MmaConfig, TypeUsage};
 use cubecl::ir::{DeviceProperties, ElemType, FloatKind};
 
-use super::cooperative::CooperativeLayout;
+use super::cooperative::{CooperativeLayout, CooperativeType};
 use super::device_plan::{PlanKey, RowAxis};
 use super::layout::{FRAGMENT, KernelLayout, Layout, Matmul, PLANE_SIZE};
 use super::mma::{Instructions, MmaLayout, MmaType};
@@ -188,8 +188,8 @@ fn cooperative_layouts(
     let shape = &settings.shape;
     let (_, max_heads, max_batch) = hardware.max_cube_count;
     let max_units = hardware.max_units_per_cube.min(hardware.max_cube_dim.0);
-    let is_supported = dtype == DType::F16
-        && KernelProgram::new(settings) == Some(KernelProgram::Softmax)
+    let ty = CooperativeType::new(dtype)?;
+    let is_supported = KernelProgram::new(settings) == Some(KernelProgram::Softmax)
         && !has_mask_or_bias
         && settings.softcap.is_none()
         && settings.alibi.is_none()
@@ -202,7 +202,7 @@ fn cooperative_layouts(
         && shape.seq_q >= FRAGMENT
         && shape.heads <= max_heads as usize
         && shape.batch <= max_batch as usize
-        && has_cmma(properties, dtype)
+        && has_cmma(properties, ty.operand())
         // CubeCL reports matrices of a whole cube for `VK_NV_cooperative_matrix2` alone, which also
         // has functions of elements.
         && !properties.features.matmul.cube_mma.is_empty();
@@ -210,8 +210,8 @@ fn cooperative_layouts(
         return None;
     }
     let layouts = [
-        CooperativeLayout::forward(shape.d_head, shape.d_value),
-        CooperativeLayout::backward_keys(shape.d_head, shape.d_value),
+        CooperativeLayout::forward(ty, shape.d_head, shape.d_value),
+        CooperativeLayout::backward_keys(ty, shape.d_head, shape.d_value),
     ];
     let kernels = [
         (layouts[0], RowAxis::Queries),

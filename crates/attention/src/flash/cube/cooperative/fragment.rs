@@ -1,11 +1,11 @@
 //! Fragments of cooperative matrices, and what the kernels compute with them.
 //!
-//! [`cubecl::cmma`] has the same operations, except for the product of two fragments element by
-//! element, which SPIR-V has and which the gradient of the scores needs.
+//! [`cubecl::cmma`] has the same operations, except for the sum and the product of two
+//! fragments element by element, which SPIR-V has.
 
 use cubecl::ir::attributes::ZeroAttr;
 use cubecl::ir::dialect::branch::ReturnOp;
-use cubecl::ir::dialect::math::{ExpOp, FMulOp};
+use cubecl::ir::dialect::math::{ExpOp, FAddOp, FMulOp};
 use cubecl::ir::dialect::matrix::{
     CastOp, ElementwiseOp, FillOp, LoadOp, MultiplyAccumulateOp, StoreOp,
 };
@@ -153,6 +153,17 @@ impl Fragment {
             let product = FMulOp::new(scope.ctx_mut(), left, right);
             let product = scope.register_with_result(&product);
             scope.register(&memory::StoreOp::new(scope.ctx_mut(), self.value, product));
+        })
+    }
+
+    /// Adds another accumulator.
+    pub(super) fn increase(&self, other: &Fragment) {
+        intrinsic!(|scope| {
+            let left = read_value(scope, self.value);
+            let right = read_value(scope, other.value);
+            let sum = FAddOp::new(scope.ctx_mut(), left, right);
+            let sum = scope.register_with_result(&sum);
+            scope.register(&memory::StoreOp::new(scope.ctx_mut(), self.value, sum));
         })
     }
 

@@ -20,8 +20,10 @@ pub(super) mod backward_queries;
 pub(super) mod forward;
 mod fragment;
 mod layout;
+mod parts;
 mod rows;
 mod stage;
+mod weights;
 
-pub(super) use self::layout::{CooperativeLayout, VECTOR};
+pub(super) use self::layout::{CooperativeLayout, CooperativeType};
 pub(super) use self::rows::CooperativeArgsLaunch;

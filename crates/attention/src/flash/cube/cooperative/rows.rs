@@ -4,11 +4,12 @@ use cubecl::ir::types::matrix::{MatrixIdent, MatrixLayout};
 use cubecl::prelude::*;
 
 use super::fragment::Fragment;
-use super::layout::{CooperativeLayout, VECTOR, row_stride};
+use super::layout::{CooperativeLayout, VECTOR};
+use super::parts::{FLOAT_EXPONENT, is_non_finite, take_part};
 use crate::flash::cube::call::{Call, TensorStrides};
 use crate::flash::cube::layout::FRAGMENT;
 
-/// Eight elements in half precision.
+/// Eight elements in half precision, or four in `f32`.
 pub(super) type Words = Vector<u32, Const<4>>;
 
 /// The inputs that all kernels share.
@@ -38,23 +39,37 @@ pub(super) fn head_rows(
     example: usize,
     head: usize,
     count: u32,
+    #[comptime] layout: CooperativeLayout,
 ) -> HeadRows {
+    let elements = comptime!(layout.word());
     let start = example * strides.example as usize + head * strides.head as usize;
     HeadRows {
-        start: start / VECTOR,
-        stride: strides.row as usize / VECTOR,
+        start: start / elements,
+        stride: strides.row as usize / elements,
         count: count as usize,
     }
 }
 
-/// The number of vectors of [`fetch_rows`].
-pub(super) fn fetched_len(count: usize, size: usize, layout: CooperativeLayout) -> usize {
+/// The number of groups of eight elements of a unit.
+fn unit_vectors(count: usize, size: usize, layout: CooperativeLayout) -> usize {
     (count * size / VECTOR).div_ceil(layout.units())
+}
+
+/// The vectors that a unit reads of `count` rows.
+#[cube]
+fn new_fetched(
+    #[comptime] count: usize,
+    #[comptime] size: usize,
+    #[comptime] layout: CooperativeLayout,
+) -> Array<Words> {
+    Array::<Words>::new(comptime!(
+        unit_vectors(count, size, layout) * layout.ty.words()
+    ))
 }
 
 /// Reads each unit's part of `count` rows. Rows out of range are zeros.
 #[cube]
-pub(super) fn fetch_rows(
+fn fetch_rows(
     source: &[Words],
     rows: &HeadRows,
     first: usize,
@@ -64,21 +79,27 @@ pub(super) fn fetch_rows(
     #[comptime] layout: CooperativeLayout,
 ) {
     let vectors = comptime!(size / VECTOR);
+    let words = comptime!(layout.ty.words());
     #[unroll]
-    for step in 0..comptime!(fetched_len(count, size, layout)) {
+    for step in 0..comptime!(unit_vectors(count, size, layout)) {
         let index = UNIT_POS as usize + step * comptime!(layout.units());
         let row = first + index / vectors;
-        let mut words = Words::new(0u32);
-        if row < rows.count {
-            words = source[rows.start + row * rows.stride + index % vectors];
+        let position = rows.start + row * rows.stride + index % vectors * words;
+        #[unroll]
+        for i in 0..words {
+            let mut word = Words::new(0u32);
+            if row < rows.count {
+                word = source[position + i];
+            }
+            fetched[comptime!(step * words + i)] = word;
         }
-        fetched[step] = words;
     }
 }
 
-/// Stores what [`fetch_rows`] read in shared memory, from a vector on.
+/// Stores what [`fetch_rows`] read in shared memory, from a vector on. The parts of a row are one
+/// after the other.
 #[cube]
-pub(super) fn put_rows(
+fn put_rows(
     fetched: &Array<Words>,
     tiles: &mut Shared<[Words]>,
     #[comptime] offset: usize,
@@ -86,24 +107,107 @@ pub(super) fn put_rows(
     #[comptime] size: usize,
     #[comptime] layout: CooperativeLayout,
 ) {
-    let vectors = comptime!(size / VECTOR);
-    let stride = comptime!(row_stride(size));
     let end = comptime!(count * size / VECTOR);
     #[unroll]
-    for step in 0..comptime!(fetched_len(count, size, layout)) {
+    for step in 0..comptime!(unit_vectors(count, size, layout)) {
         let index = UNIT_POS as usize + step * comptime!(layout.units());
         if comptime!((step + 1) * layout.units() <= end) {
-            tiles[offset + index / vectors * stride + index % vectors] = fetched[step];
+            put_vector(fetched, tiles, index, offset, step, size, layout);
         } else if index < end {
-            tiles[offset + index / vectors * stride + index % vectors] = fetched[step];
+            put_vector(fetched, tiles, index, offset, step, size, layout);
         }
     }
 }
 
-/// The half with this exponent is infinite or NaN.
-const EXPONENT: u32 = 0x7c00;
+#[cube]
+fn put_vector(
+    fetched: &Array<Words>,
+    tiles: &mut Shared<[Words]>,
+    index: usize,
+    #[comptime] offset: usize,
+    #[comptime] step: usize,
+    #[comptime] size: usize,
+    #[comptime] layout: CooperativeLayout,
+) {
+    let vectors = comptime!(size / VECTOR);
+    let position = offset + index / vectors * comptime!(layout.row_stride(size)) + index % vectors;
+    if comptime!(layout.ty.is_split()) {
+        let mut elements = Array::<f32>::new(VECTOR);
+        #[unroll]
+        for i in 0..VECTOR {
+            let words = fetched[comptime!(step * 2 + i / 4)];
+            elements[i] = f32::reinterpret(words.extract(comptime!(i % 4)));
+        }
+        #[unroll]
+        for part in 0..comptime!(layout.ty.parts()) {
+            tiles[position + comptime!(part * vectors)] = take_part(&mut elements);
+        }
+    } else {
+        tiles[position] = fetched[step];
+    }
+}
 
-/// Stores a non-finite element of each row that [`fetch_rows`] read in `removed`, if there is one.
+/// Each unit's part of the two column operands of a tile, of width `d_head` and `d_value`, which are
+/// read while the tile before is computed.
+#[derive(CubeType)]
+pub(super) struct Fetched {
+    pub(super) first: Array<Words>,
+    pub(super) second: Array<Words>,
+}
+
+#[cube]
+impl Fetched {
+    pub(super) fn new(#[comptime] layout: CooperativeLayout) -> Fetched {
+        let columns = comptime!(layout.columns);
+        Fetched {
+            first: new_fetched(columns, comptime!(layout.d_head), layout),
+            second: new_fetched(columns, comptime!(layout.d_value), layout),
+        }
+    }
+
+    /// Reads the rows of a tile from `row` on.
+    pub(super) fn fetch(
+        &mut self,
+        first: &[Words],
+        first_rows: &HeadRows,
+        second: &[Words],
+        second_rows: &HeadRows,
+        row: usize,
+        #[comptime] layout: CooperativeLayout,
+    ) {
+        let columns = comptime!(layout.columns);
+        let d_head = comptime!(layout.d_head);
+        let d_value = comptime!(layout.d_value);
+        fetch_rows(
+            first,
+            first_rows,
+            row,
+            &mut self.first,
+            columns,
+            d_head,
+            layout,
+        );
+        fetch_rows(
+            second,
+            second_rows,
+            row,
+            &mut self.second,
+            columns,
+            d_value,
+            layout,
+        );
+    }
+
+    /// Stores them in shared memory.
+    pub(super) fn put(&self, tiles: &mut Shared<[Words]>, #[comptime] layout: CooperativeLayout) {
+        let columns = comptime!(layout.columns);
+        let offset = comptime!(layout.value_offset());
+        put_rows(&self.first, tiles, 0usize, columns, layout.d_head, layout);
+        put_rows(&self.second, tiles, offset, columns, layout.d_value, layout);
+    }
+}
+
+/// Stores a non-finite element of each row that was read in `removed`, if there is one.
 #[cube]
 pub(super) fn note_non_finite(
     fetched: &Array<Words>,
@@ -113,20 +217,32 @@ pub(super) fn note_non_finite(
 ) {
     let columns = comptime!(layout.columns);
     let vectors = comptime!(size / VECTOR);
+    let words = comptime!(layout.ty.words());
     #[unroll]
-    for step in 0..comptime!(fetched_len(layout.columns, size, layout)) {
+    for step in 0..comptime!(unit_vectors(layout.columns, size, layout)) {
         let row = (UNIT_POS as usize + step * comptime!(layout.units())) / vectors;
-        let words = fetched[step];
         #[unroll]
-        for i in 0..4usize {
+        for word in 0..words {
+            let words = fetched[comptime!(step * words + word)];
             #[unroll]
-            for half in 0..2u32 {
-                let bits = words.extract(i) >> comptime!(half * 16);
-                if bits & EXPONENT == EXPONENT && row < columns {
-                    let sign_and_exponent = ((bits & 0x8000u32) << 16u32) | 0x7f80_0000u32;
-                    // Any of several will do.
-                    removed[row] =
-                        f32::reinterpret(sign_and_exponent | ((bits & 0x3ffu32) << 13u32));
+            for i in 0..4usize {
+                if comptime!(layout.ty.is_split()) {
+                    let bits = words.extract(i);
+                    if is_non_finite(bits) && row < columns {
+                        // Any of several will do.
+                        removed[row] = f32::reinterpret(bits);
+                    }
+                } else {
+                    let exponent = comptime!(layout.ty.max_exponent());
+                    #[unroll]
+                    for half in 0..2u32 {
+                        let bits = words.extract(i) >> comptime!(half * 16);
+                        if bits & exponent == exponent && row < columns {
+                            let sign_and_exponent = ((bits & 0x8000u32) << 16u32) | FLOAT_EXPONENT;
+                            removed[row] =
+                                f32::reinterpret(sign_and_exponent | ((bits & 0x3ffu32) << 13u32));
+                        }
+                    }
                 }
             }
         }
@@ -142,18 +258,20 @@ pub(super) fn remove_non_finite(
     #[comptime] size: usize,
     #[comptime] layout: CooperativeLayout,
 ) {
-    let vectors = comptime!(size / VECTOR);
-    let end = comptime!(layout.columns * size / VECTOR);
-    for step in 0..comptime!(fetched_len(layout.columns, size, layout)) {
+    let vectors = comptime!(layout.width(size) / VECTOR);
+    let end = comptime!(layout.columns * vectors);
+    let low = comptime!(layout.ty.max_exponent());
+    let high = comptime!(layout.ty.max_exponent() << 16);
+    for step in 0..comptime!(end.div_ceil(layout.units())) {
         let index = UNIT_POS as usize + step * comptime!(layout.units());
         if index < end {
-            let position = offset + index / vectors * comptime!(row_stride(size)) + index % vectors;
+            let row = index / vectors;
+            let position = offset + row * comptime!(layout.row_stride(size)) + index % vectors;
             let mut words = tiles[position];
             #[unroll]
             for i in 0..4usize {
                 let mut word = words.extract(i);
-                word = select(word & EXPONENT == EXPONENT, word & 0xffff_0000u32, word);
-                let high = comptime!(EXPONENT << 16);
+                word = select(word & low == low, word & 0xffff_0000u32, word);
                 word = select(word & high == high, word & 0xffffu32, word);
                 words.insert(i, word);
             }
@@ -162,8 +280,8 @@ pub(super) fn remove_non_finite(
     }
 }
 
-/// Loads the rows of each plane of a cube as left operands: for each step, for each fragment of rows.
-/// There must be a barrier before.
+/// Loads the rows of each plane of a cube as left operands: for each step, for each fragment of rows,
+/// the parts. There must be a barrier before.
 #[cube]
 pub(super) fn load_row_operands<E: Float>(
     source: &[Words],
@@ -175,29 +293,35 @@ pub(super) fn load_row_operands<E: Float>(
 ) -> Sequence<Fragment> {
     let columns = comptime!(layout.columns);
     let fragments = comptime!(layout.fragments);
-    let stride = comptime!(row_stride(size));
+    let parts = comptime!(layout.ty.parts());
+    let stride = comptime!(layout.row_stride(size));
     let plane_row = PLANE_POS as usize * comptime!(layout.plane_rows());
-    let operands = new_weights::<E>(comptime!(size / FRAGMENT * layout.fragments));
-    let mut fetched = Array::<Words>::new(comptime!(fetched_len(columns, size, layout)));
+    let operands = new_operands::<E>(comptime!(size / FRAGMENT * layout.fragments), layout);
+    let mut fetched = new_fetched(columns, size, layout);
     // Shared memory has as many rows as a tile has columns.
     #[unroll]
-    for part in 0..comptime!(layout.tile_m() / layout.columns) {
-        let first_row = first + part * columns;
+    for rows_part in 0..comptime!(layout.tile_m() / layout.columns) {
+        let first_row = first + rows_part * columns;
         fetch_rows(source, rows, first_row, &mut fetched, columns, size, layout);
         put_rows(&fetched, tiles, 0usize, columns, size, layout);
         sync_cube();
-        if plane_row / columns == part {
+        if plane_row / columns == rows_part {
             #[unroll]
             for step in 0..comptime!(size / FRAGMENT) {
                 #[unroll]
                 for fragment in 0..fragments {
                     let row = plane_row % columns + fragment * FRAGMENT;
-                    let start = row * stride + comptime!(step * FRAGMENT / VECTOR);
-                    operands.index(comptime!(step * fragments + fragment)).load(
-                        &tiles[start..comptime!(layout.tiles_len())],
-                        comptime!(4 * row_stride(size) as u32),
-                        MatrixLayout::RowMajor,
-                    );
+                    #[unroll]
+                    for part in 0..parts {
+                        let start =
+                            row * stride + comptime!((part * size + step * FRAGMENT) / VECTOR);
+                        let index = comptime!((step * fragments + fragment) * parts + part);
+                        operands.index(index).load(
+                            &tiles[start..comptime!(layout.tiles_len())],
+                            comptime!(4 * layout.row_stride(size) as u32),
+                            MatrixLayout::RowMajor,
+                        );
+                    }
                 }
             }
         }
@@ -208,6 +332,9 @@ pub(super) fn load_row_operands<E: Float>(
 
 /// `sums += left · rowsᵀ` for 16 rows of a column operand in shared memory, the first of which is at
 /// `offset`.
+///
+/// Matrix instructions truncate their sums, relative to the sum. So the small products, of second and
+/// third parts, have sums of their own.
 #[cube]
 pub(super) fn add_products<E: Float>(
     sums: &Sequence<Fragment>,
@@ -218,25 +345,47 @@ pub(super) fn add_products<E: Float>(
     #[comptime] layout: CooperativeLayout,
 ) {
     let fragments = comptime!(layout.fragments);
+    let parts = comptime!(layout.ty.parts());
+    let rest_sums = zero_sums(comptime!(if parts > 1 { fragments } else { 0 }));
     #[unroll]
     for step in 0..comptime!(size / FRAGMENT) {
-        let start = comptime!(offset + step * FRAGMENT / VECTOR);
-        let right = Fragment::new::<E>(MatrixIdent::B, E::from_int(0));
-        right.load(
-            &tiles[start..comptime!(layout.tiles_len())],
-            comptime!(4 * row_stride(size) as u32),
-            MatrixLayout::ColMajor,
-        );
+        #[unroll]
+        for right_part in 0..parts {
+            let start = comptime!(offset + (right_part * size + step * FRAGMENT) / VECTOR);
+            let right = Fragment::new::<E>(MatrixIdent::B, E::from_int(0));
+            right.load(
+                &tiles[start..comptime!(layout.tiles_len())],
+                comptime!(4 * layout.row_stride(size) as u32),
+                MatrixLayout::ColMajor,
+            );
+            #[unroll]
+            for fragment in 0..fragments {
+                let first = comptime!((step * fragments + fragment) * parts);
+                #[unroll]
+                for left_part in 0..comptime!(parts - right_part) {
+                    let left = operands.index(comptime!(first + left_part));
+                    if comptime!(left_part + right_part == 0) {
+                        sums.index(fragment).multiply_add(left, &right);
+                    } else {
+                        rest_sums.index(fragment).multiply_add(left, &right);
+                    }
+                }
+            }
+        }
+    }
+    if comptime!(parts > 1) {
         #[unroll]
         for fragment in 0..fragments {
-            let left = operands.index(comptime!(step * fragments + fragment));
-            sums.index(fragment).multiply_add(left, &right);
+            sums.index(fragment).increase(rest_sums.index(fragment));
         }
     }
 }
 
 /// `sums += weights · tile` for a column operand in shared memory. Weights are in the order of the
 /// steps, sums in that of the columns, and in both for each fragment of rows.
+///
+/// In `f32` the product of a tile has sums of its own, which are added with rounding: the truncated sums
+/// of all tiles would have an error that grows with their number.
 #[cube]
 pub(super) fn add_weighted<E: Float>(
     sums: &Sequence<Fragment>,
@@ -247,22 +396,72 @@ pub(super) fn add_weighted<E: Float>(
     #[comptime] layout: CooperativeLayout,
 ) {
     let fragments = comptime!(layout.fragments);
-    let stride = comptime!(row_stride(size));
-    #[unroll]
-    for step in 0..comptime!(layout.steps()) {
+    if comptime!(layout.ty.is_split()) {
         #[unroll]
         for column in 0..comptime!(size / FRAGMENT) {
-            let start = comptime!(offset + step * FRAGMENT * stride + column * FRAGMENT / VECTOR);
-            let right = Fragment::new::<E>(MatrixIdent::B, E::from_int(0));
-            right.load(
-                &tiles[start..comptime!(layout.tiles_len())],
-                comptime!(4 * row_stride(size) as u32),
-                MatrixLayout::RowMajor,
-            );
+            let products = zero_sums(fragments);
+            #[unroll]
+            for step in 0..comptime!(layout.steps()) {
+                add_step::<E>(
+                    &products, 0usize, weights, tiles, offset, step, column, size, layout,
+                );
+            }
             #[unroll]
             for fragment in 0..fragments {
-                let weights = weights.index(comptime!(step * fragments + fragment));
                 let sum = sums.index(comptime!(column * fragments + fragment));
+                sum.increase(products.index(fragment));
+            }
+        }
+    } else {
+        #[unroll]
+        for step in 0..comptime!(layout.steps()) {
+            #[unroll]
+            for column in 0..comptime!(size / FRAGMENT) {
+                let first = comptime!(column * fragments);
+                add_step::<E>(
+                    sums, first, weights, tiles, offset, step, column, size, layout,
+                );
+            }
+        }
+    }
+}
+
+/// Adds the product of a step of columns of the weights and a fragment of columns of the tile to the sums
+/// of each fragment of rows, from `first_sum` on.
+#[cube]
+fn add_step<E: Float>(
+    sums: &Sequence<Fragment>,
+    #[comptime] first_sum: usize,
+    weights: &Sequence<Fragment>,
+    tiles: &Shared<[Words]>,
+    #[comptime] offset: usize,
+    #[comptime] step: usize,
+    #[comptime] column: usize,
+    #[comptime] size: usize,
+    #[comptime] layout: CooperativeLayout,
+) {
+    let fragments = comptime!(layout.fragments);
+    let parts = comptime!(layout.ty.parts());
+    let row = comptime!(offset + step * FRAGMENT * layout.row_stride(size));
+    // The smallest products first.
+    #[unroll]
+    for index in 0..parts {
+        let right_part = comptime!(parts - 1 - index);
+        let start = comptime!(row + (right_part * size + column * FRAGMENT) / VECTOR);
+        let right = Fragment::new::<E>(MatrixIdent::B, E::from_int(0));
+        right.load(
+            &tiles[start..comptime!(layout.tiles_len())],
+            comptime!(4 * layout.row_stride(size) as u32),
+            MatrixLayout::RowMajor,
+        );
+        #[unroll]
+        for fragment in 0..fragments {
+            let first = comptime!((step * fragments + fragment) * parts);
+            #[unroll]
+            for left in 0..comptime!(parts - right_part) {
+                let left_part = comptime!(parts - right_part - 1 - left);
+                let weights = weights.index(comptime!(first + left_part));
+                let sum = sums.index(comptime!(first_sum + fragment));
                 sum.multiply_add(weights, &right);
             }
         }
@@ -280,13 +479,16 @@ pub(super) fn zero_sums(#[comptime] len: usize) -> Sequence<Fragment> {
     sums
 }
 
-/// Left operands to be overwritten.
+/// Left operands to be overwritten, for `count` fragments of elements.
 #[cube]
-pub(super) fn new_weights<E: Float>(#[comptime] len: usize) -> Sequence<Fragment> {
-    let mut weights = Sequence::<Fragment>::new();
+pub(super) fn new_operands<E: Float>(
+    #[comptime] count: usize,
+    #[comptime] layout: CooperativeLayout,
+) -> Sequence<Fragment> {
+    let mut operands = Sequence::<Fragment>::new();
     #[unroll]
-    for _ in 0..len {
-        weights.push(Fragment::new::<E>(MatrixIdent::A, E::from_int(0)));
+    for _ in 0..comptime!(count * layout.ty.parts()) {
+        operands.push(Fragment::new::<E>(MatrixIdent::A, E::from_int(0)));
     }
-    weights
+    operands
 }

@@ -6,7 +6,8 @@ use cubecl::ir::types::matrix::MatrixLayout;
 use cubecl::prelude::*;
 
 use super::fragment::Fragment;
-use super::layout::{CooperativeLayout, VECTOR};
+use super::layout::{CooperativeLayout, CooperativeType, VECTOR};
+use super::parts::take_part;
 use super::rows::Words;
 use crate::flash::cube::call::Call;
 use crate::flash::cube::device_plan::RowAxis;
@@ -89,18 +90,34 @@ impl Stage {
         self.write(&elements, sums);
     }
 
-    /// Rounds the elements of each lane to a left operand.
-    pub(super) fn write_left<E: Float>(&mut self, elements: &Array<f32>, operand: &Fragment) {
+    /// Rounds the elements of each lane to the parts of a left operand, the first of which is at an index
+    /// of the operands. What remains of the elements is not used.
+    pub(super) fn write_left<E: Float>(
+        &mut self,
+        elements: &mut Array<f32>,
+        operands: &Sequence<Fragment>,
+        #[comptime] index: usize,
+        #[comptime] ty: CooperativeType,
+    ) {
         let first = PLANE_POS as usize * HALVES;
         let vectors = comptime!(FRAGMENT / VECTOR);
-        self.half[first + lane_row() * vectors + lane_column() / VECTOR] = pack::<E>(elements);
-        sync_plane();
-        operand.load(
-            &self.half[first..first + HALVES],
-            comptime!((4 * FRAGMENT / VECTOR) as u32),
-            MatrixLayout::RowMajor,
-        );
-        sync_plane();
+        #[unroll]
+        for part in 0..comptime!(ty.parts()) {
+            let position = first + lane_row() * vectors + lane_column() / VECTOR;
+            let words = if comptime!(ty.is_split()) {
+                take_part(elements)
+            } else {
+                pack::<E>(elements)
+            };
+            self.half[position] = words;
+            sync_plane();
+            operands.index(comptime!(index * ty.parts() + part)).load(
+                &self.half[first..first + HALVES],
+                comptime!((4 * FRAGMENT / VECTOR) as u32),
+                MatrixLayout::RowMajor,
+            );
+            sync_plane();
+        }
     }
 
     /// Writes the sums of the rows of a plane to a contiguous result whose head starts at row
@@ -136,7 +153,20 @@ impl Stage {
                     }
                     let first = (head_row + row) * comptime!(size / VECTOR);
                     let vector = comptime!(column * FRAGMENT / VECTOR) + lane_column() / VECTOR;
-                    result[first + vector] = pack::<E>(&elements);
+                    if comptime!(layout.ty.is_split()) {
+                        #[unroll]
+                        for half in 0..2usize {
+                            let mut words = Words::new(0u32);
+                            #[unroll]
+                            for i in 0..4usize {
+                                let element = elements[comptime!(half * 4 + i)];
+                                words.insert(i, u32::reinterpret(element));
+                            }
+                            result[(first + vector) * 2 + half] = words;
+                        }
+                    } else {
+                        result[first + vector] = pack::<E>(&mut elements);
+                    }
                 }
             }
         }
@@ -156,7 +186,7 @@ pub(super) fn lane_column() -> usize {
 }
 
 #[cube]
-fn pack<E: Float>(elements: &Array<f32>) -> Words {
+fn pack<E: Float>(elements: &mut Array<f32>) -> Words {
     let mut words = Words::new(0u32);
     #[unroll]
     for i in 0..4usize {
@@ -180,7 +210,7 @@ pub(super) fn row_max(value: f32) -> f32 {
     max(value, plane_shuffle_xor(value, 16u32))
 }
 
-/// Whether a query attends to a key, by their row and column in a tile with a bitmap.
+/// Whether a query attends to a key, by their row and column in a tile, which has a bitmap if it is masked.
 #[cube]
 pub(super) fn is_visible(
     plan: &[u32],
@@ -199,13 +229,76 @@ pub(super) fn is_visible(
     }
     let [queries, keys] = comptime!(row_axis.tile(layout.tile()));
     let words = comptime!(queries.div_ceil(32));
-    let offset = call.bitmaps_offset as usize + (bitmap - 1) * comptime!(words * keys);
-    let word = plan[offset + key * words + query / 32];
-    (word >> (query as u32 % 32u32)) & 1u32 != 0u32
+    let mut is_visible = true;
+    if bitmap > 0 {
+        let offset = call.bitmaps_offset as usize + (bitmap - 1) * comptime!(words * keys);
+        let word = plan[offset + key * words + query / 32];
+        is_visible = (word >> (query as u32 % 32u32)) & 1u32 != 0u32;
+    }
+    is_visible
 }
 
-/// The log-sum-exp of a row from its maximum and sum. Any number will do for a row without keys.
+/// What the backward pass adds to the scores of a query and to the products with its context gradient, and
+/// the factor of its weights.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) score: f32,
+    pub(super) product: f32,
+    pub(super) factor: f32,
+}
+
+/// Minus the maximum of a row without keys: smaller than all scores.
+const NO_KEYS: f32 = -3e38;
+
+/// From the maximum and the sum of a row, and its delta.
+///
+/// In half precision the terms of scores are those of dot products, with which accumulators start. In
+/// `f32` they are added to scaled scores, as in the forward pass: an accumulator would truncate the
+/// sums.
 #[cube]
-pub(super) fn log_sum(row_max: f32, sum: f32) -> f32 {
-    select(sum == 0.0f32, 0.0f32, row_max + sum.ln())
+pub(super) fn row_terms(
+    row_max: f32,
+    sum: f32,
+    delta: f32,
+    scale: f32,
+    #[comptime] layout: CooperativeLayout,
+) -> Terms {
+    let has_keys = sum != 0.0f32;
+    let mut score = select(has_keys, -row_max, NO_KEYS);
+    let mut factor = select(has_keys, 1.0f32 / sum, 0.0f32);
+    if comptime!(!layout.ty.is_split()) {
+        // Any number will do for a row without keys.
+        score = select(has_keys, -(row_max + sum.ln()) / scale, 0.0f32);
+        factor = 1.0f32;
+    }
+    Terms {
+        score,
+        product: -delta,
+        factor,
+    }
+}
+
+/// The weight of a dot product, to which an accumulator has added the term in half precision.
+#[cube]
+pub(super) fn weight(
+    product: f32,
+    terms: &Terms,
+    scale: f32,
+    #[comptime] layout: CooperativeLayout,
+) -> f32 {
+    if comptime!(layout.ty.is_split()) {
+        (product * scale + terms.score).exp() * terms.factor
+    } else {
+        (product * scale).exp()
+    }
+}
+
+/// A product with a context gradient, to which an accumulator has added the term in half precision.
+#[cube]
+pub(super) fn with_term(product: f32, terms: &Terms, #[comptime] layout: CooperativeLayout) -> f32 {
+    if comptime!(layout.ty.is_split()) {
+        product + terms.product
+    } else {
+        product
+    }
 }

@@ -8,8 +8,9 @@ use super::tile::{
     MmaArgs, RowStats, add_non_finite, copy_columns, lane_column, mask_keys, new_tiles,
     remove_non_finite, row_stats, store_rows, weight,
 };
+use crate::flash::cube::cursor::{advance, first_tile};
 use crate::flash::cube::memory::Vec4;
-use crate::flash::cube::score::{load_run, zero_if_masked};
+use crate::flash::cube::score::zero_if_masked;
 
 #[cube]
 fn query_terms(row: &RowStats, delta: f32) -> Vec4 {
@@ -80,22 +81,11 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     let mut key_sums = zero_pairs(comptime!(layout.fragments * layout.d_head / 4));
     let mut value_sums = zero_pairs(comptime!(layout.fragments * layout.d_value / 4));
 
-    let index = example * call.plan_example as usize + tile_row;
-    let first_run = args.plan[index];
-    let end_run = args.plan[index + 1];
-    let end_head = select(first_run < end_run, first_head + group, first_head);
-    let mut head = first_head;
-    let mut run_index = first_run;
-    let mut tile_index = 0u32;
-    let mut end_tile = 0u32;
-    let mut bitmap = 0usize;
+    let mut cursor = first_tile(example, tile_row, first_head, group, args.plan, call);
     let mut stage = 0usize;
-    if head < end_head {
-        let run = load_run(run_index, args.plan, call);
-        tile_index = run.first;
-        end_tile = run.end;
-        bitmap = run.bitmap;
-        let query = tile_index as usize * columns;
+    if cursor.has_tile() {
+        let head = cursor.head;
+        let query = cursor.tile as usize * columns;
         let queries = call
             .query
             .matrix(args.query, example, head, call.seq_q, call.d_head);
@@ -118,23 +108,8 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             terms[unit] = query_terms(&row, deltas[index]);
         }
     }
-    while head < end_head {
-        let mut next_head = head;
-        let mut next_run = run_index;
-        let mut next_tile = tile_index + 1u32;
-        let mut next_end = end_tile;
-        let mut next_bitmap = bitmap;
-        if next_tile == end_tile {
-            next_run += 1u32;
-            if next_run == end_run {
-                next_run = first_run;
-                next_head += 1usize;
-            }
-            let run = load_run(next_run, args.plan, call);
-            next_tile = run.first;
-            next_end = run.end;
-            next_bitmap = run.bitmap;
-        }
+    while cursor.has_tile() {
+        let bitmap = advance(&mut cursor, args.plan, call);
         // The other stage has been read by all planes.
         wait_for_copies(0usize, layout);
         let next_stage = 1usize - stage;
@@ -142,8 +117,9 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         let mut next_sum = 0.0f32;
         let mut next_delta = 0.0f32;
         let mut is_inside = false;
-        if next_head < end_head {
-            let query = next_tile as usize * columns;
+        if cursor.has_tile() {
+            let next_head = cursor.head;
+            let query = cursor.tile as usize * columns;
             let queries =
                 call.query
                     .matrix(args.query, example, next_head, call.seq_q, call.d_head);
@@ -250,11 +226,6 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
             let row = row_stats(next_max, next_sum, is_inside, layout);
             terms[next_stage * columns + unit] = query_terms(&row, next_delta);
         }
-        head = next_head;
-        run_index = next_run;
-        tile_index = next_tile;
-        end_tile = next_end;
-        bitmap = next_bitmap;
         stage = next_stage;
     }
 

@@ -9,9 +9,9 @@ use super::layout::{FRAGMENT, MmaLayout};
 use super::shared::{commit_copies, copy_rows, shared_index, wait_for_copies};
 use crate::flash::call::MASKED_SCORE;
 use crate::flash::cube::call::{Call, Head};
+use crate::flash::cube::cursor::{TileCursor, advance, first_tile};
 use crate::flash::cube::finite::is_finite;
 use crate::flash::cube::memory::Matrix;
-use crate::flash::cube::score::load_run;
 
 /// The inputs that all kernels share.
 #[derive(CubeType, CubeLaunch)]
@@ -66,30 +66,6 @@ pub(super) fn copy_columns<E: Float, N: Size>(
     commit_copies();
 }
 
-/// A tile of a row of the plan. After the last one, `run` is the end of the row's runs.
-#[derive(CubeType, Clone, Copy)]
-struct TileCursor {
-    run: u32,
-    tile: u32,
-    end: u32,
-    bitmap: usize,
-}
-
-/// Moves to the next tile.
-#[cube]
-fn advance(cursor: &mut TileCursor, end_run: u32, plan: &[u32], call: &Call) {
-    cursor.tile += 1u32;
-    if cursor.tile == cursor.end {
-        cursor.run += 1u32;
-        if cursor.run < end_run {
-            let next = load_run(cursor.run, plan, call);
-            cursor.tile = next.first;
-            cursor.end = next.end;
-            cursor.bitmap = next.bitmap;
-        }
-    }
-}
-
 /// The key tiles of a query tile, of which the next is copied while one is used.
 #[derive(CubeType)]
 pub(super) struct KeyTiles {
@@ -97,7 +73,6 @@ pub(super) struct KeyTiles {
     head: Head,
     next: KeyTile,
     cursor: TileCursor,
-    end_run: u32,
 }
 
 /// A key tile in shared memory.
@@ -125,42 +100,20 @@ pub(super) fn first_key_tile<E: Float, N: Size>(
     value_tiles: &mut Shared<[Vector<E, N>]>,
 ) -> KeyTiles {
     let call = &args.call;
-    let index = head.example * call.plan_example as usize + plan_row;
-    let run = args.plan[index];
-    let end_run = args.plan[index + 1];
-    let mut cursor = TileCursor {
-        run,
-        tile: 0u32,
-        end: 0u32,
-        bitmap: 0usize,
-    };
-    if run < end_run {
-        let first = load_run(run, args.plan, call);
-        cursor.tile = first.first;
-        cursor.end = first.end;
-        cursor.bitmap = first.bitmap;
-    }
+    let mut cursor = first_tile(head.example, plan_row, head.head, 1usize, args.plan, call);
     let mut next = KeyTile {
         stage: 0usize,
         bitmap: 0usize,
     };
-    // An assignment copies the field, which `copy_next` changes.
-    next.bitmap = cursor.bitmap;
-    let has_next = copy_next::<E, N>(
-        args,
-        &head,
-        key_tiles,
-        value_tiles,
-        &mut cursor,
-        end_run,
-        0usize,
-    );
+    let has_next = cursor.has_tile();
+    if has_next {
+        next.bitmap = copy_next::<E, N>(args, &head, key_tiles, value_tiles, &mut cursor, 0usize);
+    }
     KeyTiles {
         has_next,
         head,
         next,
         cursor,
-        end_run,
     }
 }
 
@@ -178,25 +131,26 @@ pub(super) fn next_key_tile<E: Float, N: Size>(
         stage: 0usize,
         bitmap: 0usize,
     };
-    // As above: without an assignment these would be references to the fields of `next`.
+    // Without an assignment these would be references to the fields of `next`.
     tile.stage = tiles.next.stage;
     tile.bitmap = tiles.next.bitmap;
     tiles.next.stage = 1usize - tile.stage;
-    tiles.next.bitmap = tiles.cursor.bitmap;
-    tiles.has_next = copy_next::<E, N>(
-        args,
-        &tiles.head,
-        key_tiles,
-        value_tiles,
-        &mut tiles.cursor,
-        tiles.end_run,
-        tiles.next.stage,
-    );
+    tiles.has_next = tiles.cursor.has_tile();
+    if tiles.has_next {
+        tiles.next.bitmap = copy_next::<E, N>(
+            args,
+            &tiles.head,
+            key_tiles,
+            value_tiles,
+            &mut tiles.cursor,
+            tiles.next.stage,
+        );
+    }
     tile
 }
 
-/// Starts the copy of the keys and values of the tile at the cursor, if there is one, to a stage, and
-/// moves the cursor to the next tile. Returns whether there was one.
+/// Starts the copy of the keys and values of the tile at the cursor to a stage, and moves the cursor to
+/// the next tile. Returns the bitmap of the copied tile.
 #[cube]
 fn copy_next<E: Float, N: Size>(
     args: &MmaArgs<E, N>,
@@ -204,32 +158,27 @@ fn copy_next<E: Float, N: Size>(
     key_tiles: &mut Shared<[Vector<E, N>]>,
     value_tiles: &mut Shared<[Vector<E, N>]>,
     cursor: &mut TileCursor,
-    end_run: u32,
     stage: usize,
-) -> bool {
+) -> usize {
     let layout = comptime!(args.layout);
     let call = &args.call;
-    let has_tile = cursor.run < end_run;
-    if has_tile {
-        let kv_head = head.head / call.group as usize;
-        let key = cursor.tile as usize * comptime!(layout.columns);
-        let keys = call
-            .key
-            .matrix(args.key, head.example, kv_head, call.seq_k, call.d_head);
-        let values = call
-            .value
-            .matrix(args.value, head.example, kv_head, call.seq_k, call.d_value);
-        copy_columns::<E, N>(
-            &keys.at(key),
-            &values.at(key),
-            key_tiles,
-            value_tiles,
-            stage,
-            layout,
-        );
-        advance(cursor, end_run, args.plan, call);
-    }
-    has_tile
+    let kv_head = head.head / call.group as usize;
+    let key = cursor.tile as usize * comptime!(layout.columns);
+    let keys = call
+        .key
+        .matrix(args.key, head.example, kv_head, call.seq_k, call.d_head);
+    let values = call
+        .value
+        .matrix(args.value, head.example, kv_head, call.seq_k, call.d_value);
+    copy_columns::<E, N>(
+        &keys.at(key),
+        &values.at(key),
+        key_tiles,
+        value_tiles,
+        stage,
+        layout,
+    );
+    advance(cursor, args.plan, call)
 }
 
 /// The row of a lane in a fragment. The lane's other row is 8 below.
