@@ -8,6 +8,8 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, Dispatch};
 use burn::tensor::Tensor;
 
+use crate::flash::additive;
+
 /// The product of two tensors, with the precision of `f32` if they are `f32`. Batch dimensions of
 /// size 1 are broadcast.
 pub(crate) fn matmul<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D> {
@@ -18,27 +20,38 @@ pub(crate) fn matmul<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D
     lhs.matmul(rhs)
 }
 
-/// A backend with [`matmul`] for primitive tensors with equal batch dimensions.
-pub(crate) trait F32Matmul: Backend {
+/// The operations of tile loops that some backends have versions of their own of.
+pub(crate) trait TileOps: Backend {
+    /// [`matmul`] of tensors with equal batch dimensions.
     fn f32_matmul(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::float_matmul(lhs, rhs)
+    }
+
+    /// The scores of [additive attention](additive::scores).
+    fn mlp_scores(inputs: [FloatTensor<Self>; 3]) -> FloatTensor<Self> {
+        let [query, key, vector] = inputs;
+        additive::scores::<Self>(query, key, vector)
+    }
+
+    /// Their [gradients](additive::backward).
+    fn mlp_scores_backward(
+        inputs: [FloatTensor<Self>; 3],
+        d_scores: FloatTensor<Self>,
+    ) -> [FloatTensor<Self>; 3] {
+        additive::backward::<Self>(inputs, d_scores)
     }
 }
 
 #[cfg(feature = "flex")]
-impl F32Matmul for burn::backend::Flex {}
+impl TileOps for burn::backend::Flex {}
 
 #[cfg(feature = "ndarray")]
 #[allow(deprecated)] // Burn 0.23 has neither.
-impl F32Matmul for burn::backend::NdArray {}
-
-#[cfg(feature = "tch")]
-#[allow(deprecated)]
-impl F32Matmul for burn::backend::LibTorch {}
+impl TileOps for burn::backend::NdArray {}
 
 // Burn's matmul, whose gradients autodiff computes.
-impl F32Matmul for Dispatch {}
-impl<B: Backend, C: CheckpointStrategy> F32Matmul for Autodiff<B, C> {}
+impl TileOps for Dispatch {}
+impl<B: Backend, C: CheckpointStrategy> TileOps for Autodiff<B, C> {}
 
 /// The product of two `f32` tensors, without tensor cores on every CubeCL backend. For tests.
 #[doc(hidden)]
@@ -106,7 +119,7 @@ mod units {
         ]
     }
 
-    impl F32Matmul for Cube {
+    impl TileOps for Cube {
         fn f32_matmul(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {
             if rounds(&<Self as Backend>::name(&lhs.device()), lhs.dtype()) {
                 Self::unit_matmul(lhs, rhs)

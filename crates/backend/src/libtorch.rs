@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use zoo_spec::{Backend, BackendId, libtorch_version};
 
-use crate::open::{OpenDevice, cpu_device};
+use crate::open::{OpenDevice, check_cuda_index, cpu_device};
 use crate::{BackendError, cpu};
 
 #[allow(deprecated)] // Burn 0.22 is the last release with LibTorch
@@ -30,13 +30,7 @@ pub(crate) fn open(mut id: BackendId) -> Result<OpenDevice, BackendError> {
     }
     let count = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
     let index = id.index.unwrap_or(0);
-    if index >= count {
-        return Err(BackendError(format!(
-            "\"{id}\": no CUDA device {index}: LibTorch found {count} CUDA device(s), numbered from 0\n  \
-             help: use tch-cuda:{}",
-            count - 1
-        )));
-    }
+    check_cuda_index(id, "LibTorch", index, count)?;
     id.index = Some(index);
     let name = format!("{}, {}", library_name(), gpu_name(index));
     Ok(OpenDevice::new(id, Device::libtorch_cuda(index), name))

@@ -213,11 +213,38 @@ pub(crate) fn cpu_device(id: BackendId, device: Device) -> OpenDevice {
 #[cfg(feature = "cuda")]
 fn open_cuda(mut id: BackendId) -> Result<OpenDevice, BackendError> {
     let index = *id.index.get_or_insert(0);
+    // A device that does not exist would panic without a reason.
+    let count = Device::enumerate(burn::tensor::DeviceType::Cuda).len();
+    check_cuda_index(id, "the CUDA driver", index, count)?;
     let device = Device::cuda(index);
     // The first query opens the device.
     let name = device.identity().map(|identity| identity.name);
     let name = name.unwrap_or_else(|| "CUDA".to_owned());
     Ok(OpenDevice::new(id, device, name))
+}
+
+/// An error unless there is a CUDA device of this number.
+#[allow(dead_code)] // unused in a build without CUDA
+pub(crate) fn check_cuda_index(
+    id: BackendId,
+    library: &str,
+    index: usize,
+    count: usize,
+) -> Result<(), BackendError> {
+    let Some(last) = count.checked_sub(1) else {
+        return Err(BackendError(format!(
+            "\"{id}\": {library} found no CUDA device\n  \
+             help: check with nvidia-smi that the driver is installed and the GPU visible, or use \"flex\""
+        )));
+    };
+    if index > last {
+        return Err(BackendError(format!(
+            "\"{id}\": no CUDA device {index}: {library} found {count} CUDA device(s), numbered from 0\n  \
+             help: use {}:{last}",
+            id.backend
+        )));
+    }
+    Ok(())
 }
 
 fn float_dtype(dtype: Dtype) -> FloatDType {
@@ -290,6 +317,25 @@ pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_cuda_device_is_an_error_with_the_others() {
+        let check = |name: &str, index, count| {
+            let id = name.parse().expect("the name of a device");
+            check_cuda_index(id, "LibTorch", index, count).map_err(|BackendError(text)| text)
+        };
+        assert_eq!(check("cuda:1", 1, 2), Ok(()));
+        assert_eq!(
+            check("tch-cuda:2", 2, 2),
+            Err(
+                "\"tch-cuda:2\": no CUDA device 2: LibTorch found 2 CUDA device(s), numbered from 0\n  \
+                 help: use tch-cuda:1"
+                    .to_owned()
+            )
+        );
+        let none = check("cuda", 0, 0).expect_err("there is no device");
+        assert!(none.contains("found no CUDA device\n  help: "), "{none}");
+    }
 
     #[test]
     fn panic_message_is_returned() {

@@ -65,15 +65,20 @@ impl Tensors {
         }
     }
 
-    /// Casts all float tensors to `dtype`.
+    /// Casts all float tensors to `dtype`, on the host: on a device, Burn may fuse the cast with a
+    /// later one to `f32`, and Vulkan then omits the rounding.
     pub fn cast(self, dtype: DType) -> Self {
+        let cast = |tensor: Tensor<4>| {
+            let device = tensor.device();
+            Tensor::from_data(tensor.into_data().convert_dtype(dtype), (&device, dtype))
+        };
         Self {
-            query: self.query.cast(dtype),
-            key: self.key.cast(dtype),
-            value: self.value.cast(dtype),
-            output_grad: self.output_grad.cast(dtype),
+            query: cast(self.query),
+            key: cast(self.key),
+            value: cast(self.value),
+            output_grad: cast(self.output_grad),
             options: AttentionOptions {
-                bias: self.options.bias.map(|bias| bias.cast(dtype)),
+                bias: self.options.bias.map(cast),
                 ..self.options
             },
         }

@@ -78,7 +78,7 @@ pub fn merge(parts: &[FlashOutput]) -> FlashOutput {
 
 /// [`merge`] of stacked contexts, `[parts, rows, d_value]`, and log-sum-exps, `[parts, rows, 1]`: the
 /// context `[rows, d_value]`.
-#[cfg(any(feature = "cube", feature = "tch"))]
+#[cfg(feature = "tch")]
 pub(crate) fn merge_stacked([contexts, log_sum_exps]: [Tensor<3>; 2]) -> Tensor<2> {
     let [parts, _, _] = contexts.dims();
     if parts == 1 {
@@ -93,4 +93,4 @@ pub(crate) fn merge_stacked([contexts, log_sum_exps]: [Tensor<3>; 2]) -> Tensor<
 }
 
 /// The log-sum-exp of a fully masked row.
-const FULLY_MASKED: f32 = -2e38;
+pub(crate) const FULLY_MASKED: f32 = -2e38;

@@ -68,7 +68,9 @@ pub(crate) use self::call::{DenseMask, Program};
 use self::call::{Inputs, Optional, TiledSettings};
 pub use self::kernel_choice::FlashKernel;
 use self::kernel_choice::{bias_dtype, select};
-#[cfg(any(feature = "cube", feature = "tch"))]
+#[cfg(feature = "cube")]
+pub(crate) use self::merge::FULLY_MASKED;
+#[cfg(feature = "tch")]
 pub(crate) use self::merge::merge_stacked;
 pub use self::merge::{FlashOutput, merge};
 use self::ops::TiledForward;

@@ -8,7 +8,7 @@ use burn::backend::tensor::FloatTensor;
 
 use super::call::{InputGrads, Inputs, OutputGrads, Saved, TiledSettings};
 use super::portable;
-use crate::matmul::F32Matmul;
+use crate::matmul::TileOps;
 
 /// Tiled attention forward.
 ///
@@ -22,7 +22,7 @@ use crate::matmul::F32Matmul;
     LibTorch: cfg(feature = "tch"),
     Cube: cfg(feature = "cube"),
 )]
-pub(crate) trait TiledForward: F32Matmul {
+pub(crate) trait TiledForward: TileOps {
     /// Context `[batch, heads, seq_q, d_value]`, log-sum-exp `[batch, heads, seq_q, 1]` and
     /// [softmax statistics](Saved::stats) `[batch, heads, seq_q, 2]`.
     #[allow(unused_variables)] // unused if no backend is compiled in
@@ -35,7 +35,7 @@ pub(crate) trait TiledForward: F32Matmul {
 }
 
 /// Tiled attention backward. Called by autodiff on its inner backend.
-pub(crate) trait TiledBackward: F32Matmul {
+pub(crate) trait TiledBackward: TileOps {
     fn tiled_backward(
         saved: Saved<Self>,
         output_grads: OutputGrads<Self>,

@@ -32,9 +32,9 @@ use self::bias_gradient::BiasGradient;
 use self::call::{Call, SoftmaxState, TILE, TileScores};
 use self::tensor_ops::{accumulate, apply_factors, cat, transpose, zero_masked};
 use super::call::{InputGrads, Inputs, OutputGrads, Outputs, Program, Saved, TiledSettings, tiles};
-use crate::matmul::F32Matmul;
+use crate::matmul::TileOps;
 
-pub(super) fn forward<B: F32Matmul>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
+pub(super) fn forward<B: TileOps>(inputs: Inputs<B>, settings: &TiledSettings) -> Outputs<B> {
     assert!(
         !matches!(settings.program, Program::Hard(_)),
         "hard attention has no tile loops: it materialises its weights where it has no kernels"
@@ -99,7 +99,7 @@ pub(super) fn forward<B: F32Matmul>(inputs: Inputs<B>, settings: &TiledSettings)
     outputs.map(|tiles| cat::<B>(tiles, 2)).into()
 }
 
-pub(super) fn backward<B: F32Matmul>(
+pub(super) fn backward<B: TileOps>(
     saved: Saved<B>,
     output_grads: OutputGrads<B>,
     settings: &TiledSettings,
@@ -214,7 +214,7 @@ pub(super) fn backward<B: F32Matmul>(
             );
             let [query_term, key_term] = if settings.program == Program::Additive {
                 let inputs = [query, key, call.vectors(queries.len())];
-                let [query, key, vector] = additive::backward::<B>(inputs, d_dots);
+                let [query, key, vector] = B::mlp_scores_backward(inputs, d_dots);
                 // [1, heads, queries, d_head]
                 let by_head = call.split_vectors(vector, queries.len());
                 accumulate::<B>(&mut d_parameter, B::float_sum_dim(by_head, 2));

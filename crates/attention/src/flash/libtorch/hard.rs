@@ -28,8 +28,8 @@ use crate::flash::call::{
 };
 use crate::pattern::{Examples, TilePlan};
 
-/// Scores that are computed at a time: 64 MiB.
-const MAX_SCORES: usize = 1 << 24;
+/// Scores that are computed at a time: 32 MiB.
+const MAX_SCORES: usize = 1 << 23;
 
 /// The largest score of a query without a visible key is below this.
 const FULLY_MASKED: f64 = -1e38;
@@ -113,12 +113,12 @@ impl<'a> Call<'a> {
         tensor.reshape([kv_heads, group, seq_q, -1])
     }
 
-    /// `[batch · kv_heads, group · queries, d]` as `[batch, heads, queries, d]`.
+    /// A view of `[batch · kv_heads, group · queries, d]` as `[batch, heads, queries, d]`.
     fn by_head(&self, tensor: &Tensor, tile: &Tile) -> Tensor {
         let shape = &self.settings.shape;
         let [batch, heads, queries] =
             [shape.batch, shape.heads, tile.queries.len()].map(|size| size as i64);
-        tensor.reshape([batch, heads, queries, -1])
+        tensor.view([batch, heads, queries, -1])
     }
 
     /// All queries, in tiles of a bounded number of scores.
@@ -135,9 +135,9 @@ impl<'a> Call<'a> {
     /// Also the mask, `[examples, 1, queries, keys]`.
     fn scores(&self, tile: &Tile) -> (Tensor, Option<Tensor>) {
         let shape = &self.settings.shape;
-        let query = rows(&self.query, &tile.queries).flatten(1, 2);
+        let query = rows(&self.query, &tile.queries).flatten(1, 2) * self.settings.scale;
         let key = keys(&self.key, tile);
-        let mut scores = query.matmul(&key.transpose(1, 2)) * self.settings.scale;
+        let mut scores = query.matmul(&key.transpose(1, 2));
         if let Some(noise) = &self.noise {
             scores += noise.tile(&tile.queries, &tile.keys).reshape(scores.size());
         }
@@ -146,10 +146,10 @@ impl<'a> Call<'a> {
         }
         let ranges = [tile.queries.clone(), tile.keys.clone()];
         let mask = device_mask(&self.settings.rule, shape, ranges, self.device());
-        let masked = self
+        let _ = self
             .by_head(&scores, tile)
-            .masked_fill(&mask, f64::from(MASKED_SCORE));
-        (masked.reshape(scores.size()), Some(mask))
+            .masked_fill_(&mask, f64::from(MASKED_SCORE));
+        (scores, Some(mask))
     }
 }
 
@@ -230,25 +230,24 @@ pub(super) fn backward(
     let mut d_key = call.key.zeros_like();
     if call.noise.is_some() {
         for tile in call.tiles().iter().filter(|tile| !tile.keys.is_empty()) {
-            let (scores, mask) = call.scores(tile);
-            let weights = (scores / call.temperature).softmax(2, None::<Kind>);
-            let weights = match mask {
-                Some(mask) => call
-                    .by_head(&weights, tile)
-                    .masked_fill(&mask, 0.0)
-                    .reshape(weights.size()),
-                None => weights,
-            };
+            let (mut scores, mask) = call.scores(tile);
+            let _ = scores.g_div_scalar_(call.temperature);
+            let weights = scores.softmax(2, None::<Kind>);
+            if let Some(mask) = mask {
+                let _ = call.by_head(&weights, tile).masked_fill_(&mask, 0.0);
+            }
             let query = rows(&call.query, &tile.queries);
             let d_context = rows(&d_context, &tile.queries).flatten(1, 2);
             let d_weights = d_context.matmul(&keys(&call.value, tile).transpose(1, 2));
             let d_scores =
                 Tensor::internal_softmax_backward_data(&d_weights, &weights, 2, Kind::Float);
-            let d_scores = d_scores * (settings.scale / call.temperature);
             let d_queries = d_scores.matmul(&keys(&call.key, tile));
             rows(&d_query, &tile.queries).copy_(&d_queries.reshape(query.size()));
             let _ =
                 keys(&d_key, tile).g_add_(&d_scores.transpose(1, 2).matmul(&query.flatten(1, 2)));
+        }
+        for grad in [&mut d_query, &mut d_key] {
+            let _ = grad.g_mul_scalar_(settings.scale / call.temperature);
         }
     }
     let inputs = [&saved.inputs.query, &saved.inputs.key, &saved.inputs.value];

@@ -5,6 +5,7 @@
 //! are exactly zero where they should be. Nor is burn-tch's `attention`: it passes masks with the
 //! opposite meaning.
 
+mod additive;
 mod aten;
 mod hard;
 
@@ -20,6 +21,7 @@ use super::host;
 use super::ops::{TiledBackward, TiledForward};
 use super::{FlashKernel, portable};
 use crate::analysis::weights::HardSelection;
+use crate::matmul::TileOps;
 
 pub(super) fn kernel_for(
     query: &TchTensor,
@@ -60,6 +62,21 @@ fn hard_selection(inputs: &Inputs<LibTorch>, settings: &TiledSettings) -> Option
         _ => return None,
     };
     (kernel_for_inputs(inputs, settings) == FlashKernel::Aten).then_some(selection)
+}
+
+impl TileOps for LibTorch {
+    fn mlp_scores([query, key, vector]: [TchTensor; 3]) -> TchTensor {
+        TchTensor::new(additive::scores([
+            &query.tensor,
+            &key.tensor,
+            &vector.tensor,
+        ]))
+    }
+
+    fn mlp_scores_backward(inputs: [TchTensor; 3], d_scores: TchTensor) -> [TchTensor; 3] {
+        let tensors = inputs.each_ref().map(|input| &input.tensor);
+        additive::backward(tensors, &d_scores.tensor).map(TchTensor::new)
+    }
 }
 
 impl TiledForward for LibTorch {

@@ -9,6 +9,8 @@ use zoo_kernels::autodiff::{Step, record};
 
 use super::rows;
 use super::tensor_ops::cat;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+use crate::matmul::TileOps;
 
 /// Maximum number of activations of a tile (8 MiB), unless it has a single row of each example and
 /// head.
@@ -62,7 +64,7 @@ pub(crate) fn scores<B: Backend>(
 }
 
 /// The gradients of query, key and vector.
-pub(super) fn backward<B: Backend>(
+pub(crate) fn backward<B: Backend>(
     [query, key, vector]: [FloatTensor<B>; 3],
     d_scores: FloatTensor<B>,
 ) -> [FloatTensor<B>; 3] {
@@ -138,7 +140,7 @@ macro_rules! impl_host_backend {
                 if host::is_on_host::<Self>(&query) {
                     host::scores::<Self>([query, key, vector])
                 } else {
-                    scores::<Self>(query, key, vector)
+                    Self::mlp_scores([query, key, vector])
                 }
             }
         }
@@ -152,7 +154,7 @@ macro_rules! impl_host_backend {
                 if host::is_on_host::<Self>(&d_scores) {
                     host::backward::<Self>(inputs, d_scores)
                 } else {
-                    backward::<Self>(inputs, d_scores)
+                    Self::mlp_scores_backward(inputs, d_scores)
                 }
             }
         }

@@ -9,12 +9,12 @@ use burn::backend::{
 };
 use burn::tensor::FloatDType;
 
+use super::relative_bias;
 use super::tensor_ops::{mask_or, transpose};
-use super::{additive, relative_bias};
 use crate::flash::call::{
     DenseMask, Inputs, MASKED_SCORE, MIN_VISIBLE_SCORE, Optional, Program, TiledSettings,
 };
-use crate::matmul::F32Matmul;
+use crate::matmul::TileOps;
 use crate::pattern::gather::Indices;
 use crate::pattern::rule::query_position;
 use crate::pattern::{Examples, TilePlan};
@@ -62,7 +62,7 @@ pub(super) struct Call<'a, B: Backend> {
     pub(super) device: B::Device,
 }
 
-impl<'a, B: F32Matmul> Call<'a, B> {
+impl<'a, B: TileOps> Call<'a, B> {
     pub(super) fn new(settings: &'a TiledSettings, inputs: &Inputs<B>) -> Self {
         Self {
             settings,
@@ -126,9 +126,7 @@ impl<'a, B: F32Matmul> Call<'a, B> {
         let settings = self.settings;
         // [batch, kv_heads, group * tile, tile]
         let dots = match settings.program {
-            Program::Additive => {
-                additive::scores::<B>(query, key, self.vectors(tile.queries.len()))
-            }
+            Program::Additive => B::mlp_scores([query, key, self.vectors(tile.queries.len())]),
             Program::Softmax | Program::Gaussian { .. } | Program::Sigmoid | Program::Hard(_) => {
                 B::f32_matmul(query, transpose::<B>(key))
             }

@@ -151,7 +151,15 @@ pub(in crate::flash::cube) fn backward_keys<E: Float>(
                 }
             }
             let offset = comptime!(step * FRAGMENT * key_stride);
-            add_products::<E>(&scores, &key_operands, &tiles, offset, key_size, layout);
+            add_products::<E>(
+                &scores,
+                &key_operands,
+                &tiles,
+                offset,
+                key_size,
+                RowAxis::Keys,
+                layout,
+            );
             let offset = comptime!(value_offset + step * FRAGMENT * value_stride);
             add_products::<E>(
                 &products,
@@ -159,6 +167,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float>(
                 &tiles,
                 offset,
                 value_size,
+                RowAxis::Keys,
                 layout,
             );
             #[unroll]

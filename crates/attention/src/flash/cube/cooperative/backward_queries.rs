@@ -115,7 +115,15 @@ pub(in crate::flash::cube) fn backward_queries<E: Float>(
                 }
             }
             let offset = comptime!(step * FRAGMENT * key_stride);
-            add_products::<E>(&scores, &query_operands, &tiles, offset, d_head, layout);
+            add_products::<E>(
+                &scores,
+                &query_operands,
+                &tiles,
+                offset,
+                d_head,
+                RowAxis::Queries,
+                layout,
+            );
             let offset = comptime!(value_offset + step * FRAGMENT * value_stride);
             add_products::<E>(
                 &products,
@@ -123,6 +131,7 @@ pub(in crate::flash::cube) fn backward_queries<E: Float>(
                 &tiles,
                 offset,
                 d_value,
+                RowAxis::Queries,
                 layout,
             );
             #[unroll]

@@ -5,8 +5,9 @@ use cubecl::prelude::*;
 
 use super::fragment::Fragment;
 use super::layout::{CooperativeLayout, VECTOR};
-use super::parts::{FLOAT_EXPONENT, is_non_finite, take_part};
+use super::parts::{FLOAT_EXPONENT, are_ordinary, is_non_finite, take_part};
 use crate::flash::cube::call::{Call, TensorStrides};
+use crate::flash::cube::device_plan::RowAxis;
 use crate::flash::cube::layout::FRAGMENT;
 
 /// Eight elements in half precision, or four in `f32`.
@@ -138,9 +139,11 @@ fn put_vector(
             let words = fetched[comptime!(step * 2 + i / 4)];
             elements[i] = f32::reinterpret(words.extract(comptime!(i % 4)));
         }
+        let are_ordinary = are_ordinary(&mut elements);
         #[unroll]
         for part in 0..comptime!(layout.ty.parts()) {
-            tiles[position + comptime!(part * vectors)] = take_part(&mut elements);
+            let part_position = position + comptime!(part * vectors);
+            tiles[part_position] = take_part(&mut elements, are_ordinary);
         }
     } else {
         tiles[position] = fetched[step];
@@ -330,6 +333,19 @@ pub(super) fn load_row_operands<E: Float>(
     operands
 }
 
+/// Which parts of a row operand and of a column operand are multiplied, in an order that depends on
+/// the queries and keys only: so that a score has the same rounding wherever it is computed, and the
+/// exponent of the largest one is zero.
+fn product_parts(index: usize, row_axis: RowAxis, layout: CooperativeLayout) -> [usize; 2] {
+    let parts = layout.ty.parts();
+    let mut pairs = (0..parts).flat_map(|key| (0..parts - key).map(move |query| [query, key]));
+    let [query, key] = pairs.nth(index).expect("an index of a product");
+    match row_axis {
+        RowAxis::Queries => [query, key],
+        RowAxis::Keys => [key, query],
+    }
+}
+
 /// `sums += left · rowsᵀ` for 16 rows of a column operand in shared memory, the first of which is at
 /// `offset`.
 ///
@@ -342,6 +358,7 @@ pub(super) fn add_products<E: Float>(
     tiles: &Shared<[Words]>,
     #[comptime] offset: usize,
     #[comptime] size: usize,
+    #[comptime] row_axis: RowAxis,
     #[comptime] layout: CooperativeLayout,
 ) {
     let fragments = comptime!(layout.fragments);
@@ -349,26 +366,30 @@ pub(super) fn add_products<E: Float>(
     let rest_sums = zero_sums(comptime!(if parts > 1 { fragments } else { 0 }));
     #[unroll]
     for step in 0..comptime!(size / FRAGMENT) {
+        let mut rights = Sequence::<Fragment>::new();
         #[unroll]
-        for right_part in 0..parts {
-            let start = comptime!(offset + (right_part * size + step * FRAGMENT) / VECTOR);
+        for part in 0..parts {
+            let start = comptime!(offset + (part * size + step * FRAGMENT) / VECTOR);
             let right = Fragment::new::<E>(MatrixIdent::B, E::from_int(0));
             right.load(
                 &tiles[start..comptime!(layout.tiles_len())],
                 comptime!(4 * layout.row_stride(size) as u32),
                 MatrixLayout::ColMajor,
             );
+            rights.push(right);
+        }
+        #[unroll]
+        for fragment in 0..fragments {
+            let first = comptime!((step * fragments + fragment) * parts);
             #[unroll]
-            for fragment in 0..fragments {
-                let first = comptime!((step * fragments + fragment) * parts);
-                #[unroll]
-                for left_part in 0..comptime!(parts - right_part) {
-                    let left = operands.index(comptime!(first + left_part));
-                    if comptime!(left_part + right_part == 0) {
-                        sums.index(fragment).multiply_add(left, &right);
-                    } else {
-                        rest_sums.index(fragment).multiply_add(left, &right);
-                    }
+            for index in 0..comptime!(parts * (parts + 1) / 2) {
+                let [left_part, right_part] = comptime!(product_parts(index, row_axis, layout));
+                let left = operands.index(comptime!(first + left_part));
+                let right = rights.index(right_part);
+                if comptime!(index == 0) {
+                    sums.index(fragment).multiply_add(left, right);
+                } else {
+                    rest_sums.index(fragment).multiply_add(left, right);
                 }
             }
         }

@@ -7,7 +7,7 @@ use cubecl::prelude::*;
 
 use super::fragment::Fragment;
 use super::layout::{CooperativeLayout, CooperativeType, VECTOR};
-use super::parts::take_part;
+use super::parts;
 use super::rows::Words;
 use crate::flash::cube::call::Call;
 use crate::flash::cube::device_plan::RowAxis;
@@ -101,11 +101,15 @@ impl Stage {
     ) {
         let first = PLANE_POS as usize * HALVES;
         let vectors = comptime!(FRAGMENT / VECTOR);
+        let mut are_ordinary = true;
+        if comptime!(ty.is_split()) {
+            are_ordinary = parts::are_ordinary(elements);
+        }
         #[unroll]
         for part in 0..comptime!(ty.parts()) {
             let position = first + lane_row() * vectors + lane_column() / VECTOR;
             let words = if comptime!(ty.is_split()) {
-                take_part(elements)
+                parts::take_part(elements, are_ordinary)
             } else {
                 pack::<E>(elements)
             };

@@ -59,7 +59,15 @@ pub(super) fn write_weights<E: Float>(
             scores.index(i).assign(softmax.offsets.index(i));
         }
         let offset = comptime!(step * FRAGMENT * stride);
-        add_products::<E>(&scores, operands, tiles, offset, d_head, layout);
+        add_products::<E>(
+            &scores,
+            operands,
+            tiles,
+            offset,
+            d_head,
+            RowAxis::Queries,
+            layout,
+        );
         #[unroll]
         for i in 0..fragments {
             let weights = softmax.weights.index(comptime!(step * fragments + i));
@@ -111,7 +119,15 @@ pub(super) fn write_exact_weights<E: Float>(
             scores.index(i).assign(softmax.offsets.index(i));
         }
         let offset = comptime!(step * FRAGMENT * stride);
-        add_products::<E>(&scores, operands, tiles, offset, d_head, layout);
+        add_products::<E>(
+            &scores,
+            operands,
+            tiles,
+            offset,
+            d_head,
+            RowAxis::Queries,
+            layout,
+        );
         #[unroll]
         for i in 0..fragments {
             stage.read(scores.index(i), &mut elements);
@@ -153,7 +169,15 @@ pub(super) fn write_exact_weights<E: Float>(
             scores.index(i).assign(softmax.offsets.index(i));
         }
         let offset = comptime!(step * FRAGMENT * stride);
-        add_products::<E>(&scores, operands, tiles, offset, d_head, layout);
+        add_products::<E>(
+            &scores,
+            operands,
+            tiles,
+            offset,
+            d_head,
+            RowAxis::Queries,
+            layout,
+        );
         #[unroll]
         for i in 0..fragments {
             stage.read(scores.index(i), &mut elements);
@@ -206,7 +230,15 @@ pub(super) fn write_split_weights<E: Float>(
     for step in 0..comptime!(layout.steps()) {
         let products = zero_sums(fragments);
         let offset = comptime!(step * FRAGMENT * stride);
-        add_products::<E>(&products, operands, tiles, offset, d_head, layout);
+        add_products::<E>(
+            &products,
+            operands,
+            tiles,
+            offset,
+            d_head,
+            RowAxis::Queries,
+            layout,
+        );
         #[unroll]
         for i in 0..fragments {
             stage.read(products.index(i), &mut elements);

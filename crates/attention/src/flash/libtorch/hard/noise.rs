@@ -42,19 +42,20 @@ impl Noise {
 
     /// The noise of some queries and keys, `[batch, heads, queries, keys]`: `-ln(-ln(u))` with
     /// `u = (bits + 0.5) / 2^32`, which is neither 0 nor 1.
+    ///
+    /// Near 1, `f32` has too few bits for `u`. Bits above 2^31 are negative as `i32`, which makes
+    /// them `u - 1`.
     pub(super) fn tile(&self, queries: &Range<usize>, keys: &Range<usize>) -> Tensor {
         let bits = self.random_bits(queries, keys);
-        // In `f64`: near 1, `f32` has too few bits for the logarithm.
-        let mut u = bits.to_kind(Kind::Double);
+        let is_above_half = bits.lt(0);
+        let mut u = bits.to_kind(Kind::Float);
         let _ = u.g_add_scalar_(0.5);
         let _ = u.g_mul_scalar_(2f64.powi(-32));
-        // Bits above 2^31 are negative as `i32`.
-        let _ = u.remainder_(1.0);
-        let _ = u.log_();
-        let _ = u.neg_();
-        let _ = u.log_();
-        let _ = u.neg_();
-        u.to_kind(Kind::Float)
+        let mut noise = u.log1p().where_self(&is_above_half, &u.log_());
+        let _ = noise.neg_();
+        let _ = noise.log_();
+        let _ = noise.neg_();
+        noise
     }
 
     /// [`random_bits`](crate::counter::random_bits) as `i32`, whose multiplications wrap around.
@@ -130,6 +131,26 @@ mod tests {
                 }
             }
             assert_eq!(bits, expected);
+        }
+    }
+
+    #[test]
+    fn noise_is_that_of_exact_logarithms() {
+        let shape = AttentionShape::single_head(1, 40, 3000);
+        let noise = Noise::new(3, 0, &shape, Device::Cpu);
+        let ranges = (0..40, 0..3000);
+        let bits = noise.random_bits(&ranges.0, &ranges.1).reshape([-1]);
+        let got = noise.tile(&ranges.0, &ranges.1).reshape([-1]);
+        let bits: Vec<i32> = Vec::try_from(bits).expect("a vector");
+        let got: Vec<f32> = Vec::try_from(got).expect("a vector");
+        for (bits, got) in bits.into_iter().zip(got) {
+            let u = (f64::from(bits as u32) + 0.5) / 2f64.powi(32);
+            let expected = -(-u.ln()).ln();
+            let error = (f64::from(got) - expected).abs();
+            assert!(
+                error <= 4e-7 * expected.abs().max(1.0),
+                "{bits}: {got}, {expected}"
+            );
         }
     }
 

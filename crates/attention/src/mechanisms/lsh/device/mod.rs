@@ -23,7 +23,7 @@ use zoo_spec::Lsh;
 use self::gather::gather_rows;
 use super::chunks::Chunks;
 use super::hashing::{nearest, round_directions};
-use crate::flash::{flash_with_log_sum_exp, has_kernels, merge_stacked};
+use crate::flash::{flash_with_log_sum_exp, has_kernels};
 use crate::pattern::rule::Rule;
 use crate::{AttentionOptions, AttentionShape, Pattern};
 
@@ -157,6 +157,8 @@ impl SimpleRules {
 /// The chunks of all rounds. Rows are those of `[batch, heads, seq]`; slots those of
 /// `[rounds, batch, heads, chunks, size]`, or `keys` instead of `size`.
 pub(super) struct DeviceLayout {
+    /// How it was computed, and how its rounds are merged.
+    method: Method,
     sizes: Sizes,
     /// The row in each slot of the queries; the first of its head for padding.
     query_rows: Tensor<1, Int>,
@@ -180,7 +182,7 @@ impl DeviceLayout {
         shape: &AttentionShape,
     ) -> Option<Self> {
         let sizes = Sizes::new(hashing, shape);
-        let method = Method::of(&query.clone().into_dispatch().kind, &sizes, shape)?;
+        let method = Method::of(&query.clone().into_dispatch().kind, &sizes)?;
         let pattern = DevicePattern::new(op, pattern, shape, &query.device())?;
         Some(method.layout(hashes(hashing, query, &sizes), pattern, sizes))
     }
@@ -207,13 +209,10 @@ enum Method {
 impl Method {
     /// The method for the device of a tensor.
     #[allow(unused_variables)] // depends on the features
-    fn of(kind: &DispatchTensorKind, sizes: &Sizes, shape: &AttentionShape) -> Option<Self> {
+    fn of(kind: &DispatchTensorKind, sizes: &Sizes) -> Option<Self> {
         match kind {
             _ if !has_kernels(kind) => None,
-            DispatchTensorKind::Autodiff(inner) => {
-                let widths = [shape.d_head, shape.d_value];
-                Self::of(inner, sizes, shape).filter(|_| has_correct_gradients(inner, widths))
-            }
+            DispatchTensorKind::Autodiff(inner) => Self::of(inner, sizes),
             #[cfg(feature = "tch")]
             DispatchTensorKind::LibTorch(BackendTensor::Float(tensor)) => {
                 Self::of_libtorch(&tensor.tensor)
@@ -248,22 +247,6 @@ impl Method {
     }
 }
 
-/// Whether the gradients of a layout are known to be correct on the device of a tensor: on a software
-/// adapter, and on `cuda` if it pads no rows. On other GPUs they have not been tested.
-#[allow(unused_variables)] // depends on the features
-fn has_correct_gradients(kind: &DispatchTensorKind, widths: [usize; 2]) -> bool {
-    match kind {
-        #[cfg(feature = "cube")]
-        DispatchTensorKind::Cube(tensor) => {
-            let device = tensor.device();
-            let is_padded = widths.iter().any(|width| !width.is_power_of_two());
-            cube::is_software(&device) || (cube::pads_rows(&device) && !is_padded)
-        }
-        #[allow(unreachable_patterns)] // depends on the features
-        _ => true,
-    }
-}
-
 /// LSH attention within the chunks of a layout, for `f32` tensors `[batch, heads, seq, _]`.
 pub(super) fn attend(
     [query, key, value]: [Tensor<4>; 3],
@@ -290,31 +273,14 @@ pub(super) fn attend(
         in_chunks(query, size),
         in_chunks(key, keys),
         in_chunks(value, keys),
-        &options.clone().with_pattern(Pattern::Dense(layout.mask)),
+        &options.clone().with_pattern(Pattern::Dense(layout.mask.clone())),
     );
-    let merged = merge_stacked([part.context, part.log_sum_exp].map(|tensor| {
-        let [.., width] = tensor.dims();
-        let slots = tensor.reshape([sorted_heads * count * size, width]);
-        let unsorted = gather_rows(
-            slots,
-            &layout.query_slots,
-            &rows_of_rounds(&layout.query_rows, &sizes),
-        );
-        unsorted.reshape([sizes.rounds, sizes.rows(), width])
-    }));
+    let merged = match layout.method {
+        #[cfg(feature = "cube")]
+        Method::Kernels => cube::merge(part, &layout),
+        #[cfg(feature = "tch")]
+        Method::TensorOps => tensors::merge(part, &layout),
+    };
     let [_, d_value] = merged.dims();
     merged.reshape([batch, heads, seq, d_value])
-}
-
-/// The row in each slot of the queries among the rows of all rounds.
-fn rows_of_rounds(query_rows: &Tensor<1, Int>, sizes: &Sizes) -> Tensor<1, Int> {
-    let [slots] = query_rows.dims();
-    let rounds = Tensor::<1, Int>::arange(0..sizes.rounds as i64, &query_rows.device());
-    let first_row = rounds
-        .cast(query_rows.dtype())
-        .mul_scalar(sizes.rows() as i64);
-    let rows = query_rows
-        .clone()
-        .reshape([sizes.rounds, slots / sizes.rounds]);
-    (rows + first_row.reshape([sizes.rounds, 1])).reshape([slots])
 }

@@ -3,7 +3,9 @@
 use burn::tensor::{Bool, Int, Tensor};
 
 use super::super::with_previous_chunk;
-use super::{DeviceLayout, DevicePattern, Sizes};
+use super::gather::gather_rows;
+use super::{DeviceLayout, DevicePattern, Method, Sizes};
+use crate::flash::{FlashOutput, merge_stacked};
 
 /// Sorts the positions by hash and computes the masks. The products of hashes and positions must
 /// fit into the integer type.
@@ -54,6 +56,7 @@ pub(super) fn layout(
     };
     let query_slots = slot_of + head_index.mul_scalar(slots as i64);
     DeviceLayout {
+        method: Method::TensorOps,
         sizes,
         query_rows: query_rows.reshape([-1]),
         query_slots: query_slots.reshape([-1]),
@@ -61,6 +64,31 @@ pub(super) fn layout(
         key_slots: Tensor::cat(key_slots, 1).reshape([-1]),
         mask: mask.mask(),
     }
+}
+
+/// The context of each position, `[rows, d_value]`, from that of each slot of the queries.
+pub(super) fn merge(part: FlashOutput, layout: &DeviceLayout) -> Tensor<2> {
+    let sizes = &layout.sizes;
+    let rows = rows_of_rounds(&layout.query_rows, sizes);
+    merge_stacked([part.context, part.log_sum_exp].map(|tensor| {
+        let [heads, chunks, size, width] = tensor.dims();
+        let slots = tensor.reshape([heads * chunks * size, width]);
+        let unsorted = gather_rows(slots, &layout.query_slots, &rows);
+        unsorted.reshape([sizes.rounds, sizes.rows(), width])
+    }))
+}
+
+/// The row in each slot of the queries among the rows of all rounds.
+fn rows_of_rounds(query_rows: &Tensor<1, Int>, sizes: &Sizes) -> Tensor<1, Int> {
+    let [slots] = query_rows.dims();
+    let rounds = Tensor::<1, Int>::arange(0..sizes.rounds as i64, &query_rows.device());
+    let first_row = rounds
+        .cast(query_rows.dtype())
+        .mul_scalar(sizes.rows() as i64);
+    let rows = query_rows
+        .clone()
+        .reshape([sizes.rounds, slots / sizes.rounds]);
+    (rows + first_row.reshape([sizes.rounds, 1])).reshape([slots])
 }
 
 /// `[count, 1]`: the numbers from zero on.

@@ -1,7 +1,7 @@
 //! Kernel launches.
 
+use burn::backend::DType;
 use burn::backend::cubecl::dtype_to_storage_type;
-use burn::backend::{Backend, Cube, DType};
 use burn_cubecl::CubeDevice;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -54,15 +54,6 @@ pub(crate) fn is_supported(device: &CubeDevice, sizes: &Sizes) -> bool {
         // Elements of a mask may have four bytes, and indices have 31 bits.
         && mask <= i32::MAX as u64
         && mask * 4 <= properties.memory.max_page_size
-}
-
-pub(crate) fn is_software(device: &CubeDevice) -> bool {
-    crate::cube::launch::is_software(device.client().properties())
-}
-
-/// Whether CubeCL pads the rows of tensors on a device to a power of two: the CUDA runtime does.
-pub(crate) fn pads_rows(device: &CubeDevice) -> bool {
-    <Cube as Backend>::name(device).contains("cuda")
 }
 
 /// Computes the tensors of a layout, which have these dimensions and types.

@@ -1,7 +1,9 @@
 //! The layout by CubeCL kernels: one operation in Burn's fusion queue.
 
+mod gather;
 mod kernels;
 mod launch;
+mod merge;
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::tensor::{BoolTensor, IntTensor};
@@ -11,9 +13,11 @@ use burn::backend::{
 };
 use burn::tensor::{Int, Tensor};
 
+pub(super) use self::gather::launch as sum_rows;
+pub(super) use self::launch::is_supported;
 use self::launch::{LayoutInputs, launch};
-pub(super) use self::launch::{is_software, is_supported, pads_rows};
-use super::{DeviceLayout, DevicePattern, Sizes};
+pub(super) use self::merge::merge;
+use super::{DeviceLayout, DevicePattern, Method, Sizes};
 use crate::cube::op::{self, OperationOutput};
 use crate::flash::DenseMask;
 
@@ -36,6 +40,7 @@ pub(super) fn layout(hashes: Tensor<2, Int>, pattern: DevicePattern, sizes: Size
     let layout = <Dispatch as SortChunks>::sort_chunks(hashes, lengths, mask, rules, sizes);
     let flat = |tensor| Tensor::<4, Int>::from_dispatch(tensor).reshape([-1]);
     DeviceLayout {
+        method: Method::Kernels,
         sizes,
         query_rows: flat(layout.query_rows),
         query_slots: flat(layout.query_slots),
