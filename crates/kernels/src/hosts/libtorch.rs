@@ -8,10 +8,10 @@ use burn::backend::libtorch::TchTensor;
 use burn::tensor::bf16;
 use tch::{Device, Kind, Tensor};
 
-use super::{DeviceKernels, Host, Strided};
+use super::{DeviceKernels, Host, Strided, host_matmul};
 use crate::adam::Step;
 use crate::aten;
-use crate::cpu::gemm::Finish;
+use crate::cpu::gemm::{Finish, has_parts};
 
 fn fail<T>(error: aten::Error) -> T {
     panic!("{error}")
@@ -84,12 +84,17 @@ impl Host for LibTorch {
     }
 
     fn matmul(
-        [rows, inner, columns]: [usize; 3],
+        size: [usize; 3],
         a: (&TchTensor, bool),
         b: (&TchTensor, bool),
         shape: &[usize],
         finish: Finish<'_>,
     ) -> TchTensor {
+        // LibTorch does not multiply f32 by AMX.
+        if has_parts(size) {
+            return host_matmul::<Self>(size, a, b, shape, finish);
+        }
+        let [rows, inner, columns] = size;
         let view = |(tensor, is_transposed): (&TchTensor, bool), size: [usize; 2]| {
             let [rows, columns] = size.map(|size| size as i64);
             match is_transposed {

@@ -108,28 +108,39 @@ pub trait Host: Backend {
     /// its elements and whether they are those of the transpose. The output has this shape.
     fn matmul(
         size: [usize; 3],
-        (a, a_is_transposed): (&FloatTensor<Self>, bool),
-        (b, b_is_transposed): (&FloatTensor<Self>, bool),
+        a: (&FloatTensor<Self>, bool),
+        b: (&FloatTensor<Self>, bool),
         shape: &[usize],
         finish: Finish<'_>,
     ) -> FloatTensor<Self> {
-        let [rows, inner, columns] = size;
-        let mut output = Self::empty(shape);
-        let (a, b) = (Self::elements(a), Self::elements(b));
-        gemm(
-            size,
-            Matrix::new(&a, [rows, inner], a_is_transposed),
-            Matrix::new(&b, [inner, columns], b_is_transposed),
-            Self::elements_mut(&mut output),
-            finish,
-        );
-        output
+        host_matmul::<Self>(size, a, b, shape, finish)
     }
 
     /// Whether a tensor is in host memory.
     fn is_on_host(_tensor: &FloatTensor<Self>) -> bool {
         true
     }
+}
+
+/// [`Host::matmul`] by the CPU kernels.
+fn host_matmul<B: Host>(
+    size: [usize; 3],
+    (a, a_is_transposed): (&FloatTensor<B>, bool),
+    (b, b_is_transposed): (&FloatTensor<B>, bool),
+    shape: &[usize],
+    finish: Finish<'_>,
+) -> FloatTensor<B> {
+    let [rows, inner, columns] = size;
+    let mut output = B::empty(shape);
+    let (a, b) = (B::elements(a), B::elements(b));
+    gemm(
+        size,
+        Matrix::new(&a, [rows, inner], a_is_transposed),
+        Matrix::new(&b, [inner, columns], b_is_transposed),
+        B::elements_mut(&mut output),
+        finish,
+    );
+    output
 }
 
 /// Kernels for tensors of a [`Host`] backend that are not in host memory.

@@ -6,6 +6,8 @@
 
 mod few_rows;
 mod finish;
+#[cfg(all(target_arch = "x86_64", feature = "host"))]
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -73,10 +75,29 @@ pub fn gemm(
         c.fill(0.0);
     } else if rows <= few_rows::MAX_ROWS {
         few_rows::multiply(size, a, b, c);
-    } else {
+    } else if !multiply_in_parts(size, a, b, c) {
         multiply(size, a, b, c);
     }
     finish.apply(c, columns);
+}
+
+/// Computes a product in [parts](split), if that is possible and faster.
+#[allow(unused_variables)] // depends on the target
+fn multiply_in_parts(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32]) -> bool {
+    #[cfg(all(target_arch = "x86_64", feature = "host"))]
+    if has_parts(size) {
+        // SAFETY: it was just checked, and the caller checked the sizes.
+        return unsafe { split::multiply(size, a, b, c) };
+    }
+    false
+}
+
+/// Whether AMX computes a product of this size faster than AVX-512.
+pub(crate) fn has_parts(size: [usize; 3]) -> bool {
+    #[cfg(all(target_arch = "x86_64", feature = "host"))]
+    return split::is_faster(size);
+    #[cfg(not(all(target_arch = "x86_64", feature = "host")))]
+    return false;
 }
 
 /// Without a host backend, these kernels are not called.
