@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor};
 use super::{DeviceKernels, Host, Strided, host_matmul};
 use crate::adam::Step;
 use crate::aten;
-use crate::cpu::gemm::{Finish, has_parts};
+use crate::cpu::gemm::{Finish, uses_amx};
 
 fn fail<T>(error: aten::Error) -> T {
     panic!("{error}")
@@ -91,7 +91,7 @@ impl Host for LibTorch {
         finish: Finish<'_>,
     ) -> TchTensor {
         // LibTorch does not multiply f32 by AMX.
-        if has_parts(size) {
+        if uses_amx(size) {
             return host_matmul::<Self>(size, a, b, shape, finish);
         }
         let [rows, inner, columns] = size;

@@ -82,22 +82,26 @@ pub fn gemm(
 }
 
 /// Computes a product in [parts](split), if that is possible and faster.
-#[allow(unused_variables)] // depends on the target
+#[cfg(all(target_arch = "x86_64", feature = "host"))]
 fn multiply_in_parts(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32]) -> bool {
-    #[cfg(all(target_arch = "x86_64", feature = "host"))]
-    if has_parts(size) {
-        // SAFETY: it was just checked, and the caller checked the sizes.
-        return unsafe { split::multiply(size, a, b, c) };
-    }
+    // SAFETY: the condition is that of the function, and the caller checked the sizes.
+    split::is_faster(size) && unsafe { split::multiply(size, a, b, c) }
+}
+
+/// Other processors have no AMX.
+#[cfg(not(all(target_arch = "x86_64", feature = "host")))]
+fn multiply_in_parts(_: [usize; 3], _: Matrix<'_>, _: Matrix<'_>, _: &mut [f32]) -> bool {
     false
 }
 
-/// Whether AMX computes a product of this size faster than AVX-512.
-pub(crate) fn has_parts(size: [usize; 3]) -> bool {
-    #[cfg(all(target_arch = "x86_64", feature = "host"))]
-    return split::is_faster(size);
-    #[cfg(not(all(target_arch = "x86_64", feature = "host")))]
-    return false;
+/// Whether this CPU computes a product of this size on AMX.
+#[cfg(feature = "tch")]
+pub(crate) fn uses_amx(size: [usize; 3]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let uses_amx = split::is_faster(size);
+    #[cfg(not(target_arch = "x86_64"))]
+    let uses_amx = false;
+    uses_amx
 }
 
 /// Without a host backend, these kernels are not called.

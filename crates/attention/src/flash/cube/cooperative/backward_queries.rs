@@ -3,9 +3,10 @@
 use cubecl::prelude::*;
 
 use super::layout::VECTOR;
+use super::products::{add_products, add_weighted, new_operands, zero_sums};
 use super::rows::{
-    CooperativeArgs, Fetched, Words, add_products, add_weighted, head_rows, load_row_operands,
-    new_operands, note_non_finite, remove_non_finite, zero_sums,
+    CooperativeArgs, Fetched, Words, head_rows, load_row_operands, note_non_finite,
+    remove_non_finite,
 };
 use super::stage::{
     Stage, Terms, is_visible, lane_column, lane_row, row_sum, row_terms, weight, with_term,

@@ -2,9 +2,10 @@
 
 use cubecl::prelude::*;
 
+use super::products::{add_weighted, new_operands, zero_sums};
 use super::rows::{
-    CooperativeArgs, Fetched, Words, add_weighted, head_rows, load_row_operands, new_operands,
-    note_non_finite, remove_non_finite, zero_sums,
+    CooperativeArgs, Fetched, Words, head_rows, load_row_operands, note_non_finite,
+    remove_non_finite,
 };
 use super::stage::{Stage, lane_column, lane_row, row_sum};
 use super::weights::{Softmax, write_exact_weights, write_split_weights, write_weights};

@@ -21,6 +21,7 @@ pub(super) mod forward;
 mod fragment;
 mod layout;
 mod parts;
+mod products;
 mod rows;
 mod stage;
 mod weights;

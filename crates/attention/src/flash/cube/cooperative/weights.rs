@@ -5,7 +5,8 @@ use cubecl::prelude::*;
 
 use super::fragment::Fragment;
 use super::layout::{CooperativeLayout, VECTOR};
-use super::rows::{CooperativeArgs, Words, add_products, zero_sums};
+use super::products::{add_products, zero_sums};
+use super::rows::{CooperativeArgs, Words};
 use super::stage::{Stage, is_visible, lane_column, lane_row, row_max, row_sum};
 use crate::flash::call::MASKED_SCORE;
 use crate::flash::cube::device_plan::RowAxis;

@@ -273,7 +273,9 @@ pub(super) fn attend(
         in_chunks(query, size),
         in_chunks(key, keys),
         in_chunks(value, keys),
-        &options.clone().with_pattern(Pattern::Dense(layout.mask.clone())),
+        &options
+            .clone()
+            .with_pattern(Pattern::Dense(layout.mask.clone())),
     );
     let merged = match layout.method {
         #[cfg(feature = "cube")]
