@@ -28,8 +28,8 @@ use crate::flash::call::{
 };
 use crate::pattern::{Examples, TilePlan};
 
-/// Scores that are computed at a time: 32 MiB.
-const MAX_SCORES: usize = 1 << 23;
+/// Scores that are computed at a time: 64 MiB.
+const MAX_SCORES: usize = 1 << 24;
 
 /// The largest score of a query without a visible key is below this.
 const FULLY_MASKED: f64 = -1e38;
