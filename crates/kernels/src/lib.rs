@@ -14,6 +14,7 @@ pub mod aten;
 pub mod autodiff;
 pub mod cpu;
 mod dropout;
+mod embedding;
 pub mod hosts;
 mod layer_norm;
 mod linear;
@@ -26,6 +27,7 @@ pub mod reference;
 
 pub use adam::{Adam, AdamConfig, AdamKind};
 pub use dropout::{add_dropout, dropout, relu_dropout};
+pub use embedding::embedding;
 pub use hosts::location::{has_kernels, is_on_host};
 pub use layer_norm::layer_norm;
 pub use linear::{Activation, linear, linear_transposed};

@@ -3,6 +3,7 @@
 
 mod attention_weights;
 mod classifier;
+mod embedding;
 mod encoder;
 mod fused_ops;
 mod generate;
@@ -45,6 +46,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     golden::trials(&mut suite);
     suite.add_training_table("fused-ops/", fused_ops::TESTS);
     suite.add_training_table("fused-ops/", linear::TESTS);
+    suite.add_training_table("fused-ops/", embedding::TESTS);
     recurrent::trials(&mut suite);
     half_precision::trials(&mut suite, opened);
     han::trials(&mut suite);

@@ -131,16 +131,10 @@ fn host_matmul<B: Host>(
     finish: Finish<'_>,
 ) -> FloatTensor<B> {
     let [rows, inner, columns] = size;
-    let mut output = B::empty(shape);
     let (a, b) = (B::elements(a), B::elements(b));
-    gemm(
-        size,
-        Matrix::new(&a, [rows, inner], a_is_transposed),
-        Matrix::new(&b, [inner, columns], b_is_transposed),
-        B::elements_mut(&mut output),
-        finish,
-    );
-    output
+    let a = Matrix::new(&a, [rows, inner], a_is_transposed);
+    let b = Matrix::new(&b, [inner, columns], b_is_transposed);
+    B::from_vec(gemm(size, a, b, finish), shape)
 }
 
 /// Kernels for tensors of a [`Host`] backend that are not in host memory.

@@ -46,18 +46,25 @@ pub(crate) fn embed(
     tokens: Tensor<2, Int>,
     first: usize,
 ) -> Tensor<3> {
-    let x = scale_embeddings(embedding.forward(tokens), is_scaled);
-    positions.forward(x, first)
+    let [_, d_model] = embedding.weight.val().dims();
+    let scale = match is_scaled {
+        true => embedding_scale(d_model),
+        false => 1.0,
+    };
+    positions.forward(zoo_kernels::embedding(embedding, tokens, scale), first)
 }
 
 /// Multiplies by `sqrt(d_model)` if `is_scaled`.
 pub(crate) fn scale_embeddings(x: Tensor<3>, is_scaled: bool) -> Tensor<3> {
     let [_, _, d_model] = x.dims();
-    if is_scaled {
-        x.mul_scalar((d_model as f64).sqrt())
-    } else {
-        x
+    match is_scaled {
+        true => x.mul_scalar(embedding_scale(d_model)),
+        false => x,
     }
+}
+
+fn embedding_scale(d_model: usize) -> f64 {
+    (d_model as f64).sqrt()
 }
 
 /// Applies the final layer norm, if there is one.

@@ -134,7 +134,7 @@ impl Han {
     /// Backends may panic if the documents were validated for a larger vocabulary.
     pub fn forward(&self, documents: &Documents) -> HanOutput {
         let sentences = documents.sentences();
-        let words = self.embedding.forward(sentences.ids()); // [rows, words, d_embedding]
+        let words = zoo_kernels::embedding(&self.embedding, sentences.ids(), 1.0); // [rows, words, d_embedding]
         let words = dropout(&self.dropout, words);
         let lengths = Some(sentences.lengths());
         let (words, _) = self.word_encoder.forward(words, lengths, None); // [rows, words, 2 * d_word]

@@ -33,7 +33,8 @@ impl Seq2Seq {
         let [batch, _] = source.dims();
         let embedding = self.source_embedding.as_ref();
         let embedding = embedding.unwrap_or(&self.target_embedding);
-        let embedded = dropout(&self.dropout, embedding.forward(source.ids())); // [batch, seq, d_embedding]
+        let embedded = zoo_kernels::embedding(embedding, source.ids(), 1.0); // [batch, seq, d_embedding]
+        let embedded = dropout(&self.dropout, embedded);
         let (hidden, last) = self.encoder.forward(embedded, Some(source.lengths()), None);
         let last = last.top(); // [batch, d_hidden]
         let initial = |bridge: &Linear| LayerState {
@@ -132,7 +133,8 @@ impl Seq2Seq {
     }
 
     pub(super) fn embed(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
-        dropout(&self.dropout, self.target_embedding.forward(tokens))
+        let embedded = zoo_kernels::embedding(&self.target_embedding, tokens, 1.0);
+        dropout(&self.dropout, embedded)
     }
 
     /// Embedding `[batch, d_embedding]` of the most likely token, given `h~ [batch, d_hidden]`.

@@ -11,6 +11,8 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+use std::mem::MaybeUninit;
+
 pub use self::finish::{Activation, Finish};
 pub(crate) use self::finish::{column_sums, finish_backward};
 
@@ -47,8 +49,8 @@ impl<'a> Matrix<'a> {
 #[cfg(feature = "host")]
 const MIN_PARALLEL: usize = 1 << 20;
 
-/// `c = a · b` with `a: [rows, inner]`, `b: [inner, columns]` and `c: [rows, columns]`, then `finish`
-/// of every element.
+/// `a · b` with `a: [rows, inner]` and `b: [inner, columns]`, then `finish` of every element:
+/// `[rows, columns]`.
 ///
 /// # Panics
 ///
@@ -57,40 +59,54 @@ pub fn gemm(
     [rows, inner, columns]: [usize; 3],
     a: Matrix<'_>,
     b: Matrix<'_>,
-    c: &mut [f32],
     finish: Finish<'_>,
-) {
+) -> Vec<f32> {
     assert!(
         a.elements.len() >= rows * inner
             && b.elements.len() >= inner * columns
-            && c.len() == rows * columns
             && finish.fits(rows, columns),
         "matmul of [{rows}, {inner}] and [{inner}, {columns}] out of bounds"
     );
-    if rows == 0 || columns == 0 {
-        return;
-    }
     let size = [rows, inner, columns];
-    if inner == 0 {
-        c.fill(0.0);
-    } else if rows <= few_rows::MAX_ROWS {
-        few_rows::multiply(size, a, b, c);
-    } else if !multiply_in_parts(size, a, b, c) {
-        multiply(size, a, b, c);
+    let len = rows * columns;
+    if len == 0 || inner == 0 {
+        let mut zeros = vec![0.0; len];
+        finish.apply(&mut zeros, columns);
+        return zeros;
     }
-    finish.apply(c, columns);
+    // Not zeroed first: that would write large outputs twice.
+    let mut output = Vec::with_capacity(len);
+    let elements = &mut output.spare_capacity_mut()[..len];
+    if rows <= few_rows::MAX_ROWS {
+        few_rows::multiply(size, a, b, zeroed(elements));
+    } else if !multiply_in_parts(size, a, b, elements) {
+        multiply(size, a, b, elements);
+    }
+    // SAFETY: each of them writes every element.
+    unsafe { output.set_len(len) };
+    finish.apply(&mut output, columns);
+    output
 }
+
+fn zeroed(elements: &mut [MaybeUninit<f32>]) -> &mut [f32] {
+    elements.fill(MaybeUninit::new(0.0));
+    // SAFETY: they were just initialised.
+    unsafe { &mut *(elements as *mut [MaybeUninit<f32>] as *mut [f32]) }
+}
+
+/// The output of a product, of which every element is written.
+type Output<'a> = &'a mut [MaybeUninit<f32>];
 
 /// Computes a product in [parts](split), if that is possible and faster.
 #[cfg(all(target_arch = "x86_64", feature = "host"))]
-fn multiply_in_parts(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32]) -> bool {
+fn multiply_in_parts(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: Output<'_>) -> bool {
     // SAFETY: the condition is that of the function, and the caller checked the sizes.
     split::is_faster(size) && unsafe { split::multiply(size, a, b, c) }
 }
 
 /// Other processors have no AMX.
 #[cfg(not(all(target_arch = "x86_64", feature = "host")))]
-fn multiply_in_parts(_: [usize; 3], _: Matrix<'_>, _: Matrix<'_>, _: &mut [f32]) -> bool {
+fn multiply_in_parts(_: [usize; 3], _: Matrix<'_>, _: Matrix<'_>, _: Output<'_>) -> bool {
     false
 }
 
@@ -106,10 +122,12 @@ pub(crate) fn uses_amx(size: [usize; 3]) -> bool {
 
 /// Without a host backend, these kernels are not called.
 #[cfg(not(feature = "host"))]
-use self::few_rows::multiply;
+fn multiply(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: Output<'_>) {
+    few_rows::multiply(size, a, b, zeroed(c));
+}
 
 #[cfg(feature = "host")]
-fn multiply([rows, inner, columns]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32]) {
+fn multiply([rows, inner, columns]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: Output<'_>) {
     use gemm::Parallelism;
 
     let parallelism = match rows * inner * columns {
@@ -125,7 +143,7 @@ fn multiply([rows, inner, columns]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c:
             rows,
             columns,
             inner,
-            c.as_mut_ptr(),
+            c.as_mut_ptr().cast(),
             1,
             columns as isize,
             false,

@@ -46,7 +46,7 @@ pub(super) fn is_faster(size: [usize; 3]) -> bool {
     size.into_iter().all(|length| length >= MIN_SIZE) && Bf16Set::detect() == Some(Bf16Set::Amx)
 }
 
-/// `c = a · b`; `false` if an element of them has no parts, and `c` has unspecified elements.
+/// `c = a · b`; `false` if an element of them has no parts, and some of `c` are not written.
 ///
 /// # Safety
 ///
@@ -55,7 +55,7 @@ pub(super) unsafe fn multiply(
     size: [usize; 3],
     a: Matrix<'_>,
     b: Matrix<'_>,
-    c: &mut [f32],
+    c: &mut [MaybeUninit<f32>],
 ) -> bool {
     // SAFETY: as promised by the caller.
     unsafe { multiply_with::<Amx>(size, a, b, c) }
@@ -68,7 +68,7 @@ unsafe fn multiply_with<P: PartsProduct>(
     [rows, inner, columns]: [usize; 3],
     a: Matrix<'_>,
     b: Matrix<'_>,
-    c: &mut [f32],
+    c: &mut [MaybeUninit<f32>],
 ) -> bool {
     assert!(c.len() == rows * columns, "the output has other sizes");
     let left = Operand::rows(a, [rows, inner]);
@@ -78,7 +78,7 @@ unsafe fn multiply_with<P: PartsProduct>(
     let passes = inner.div_ceil(MAX_INNER);
     let each = inner.div_ceil(passes).next_multiple_of(BLOCK);
     let output = Output {
-        start: c.as_mut_ptr(),
+        start: c.as_mut_ptr().cast(),
         size: [rows, columns],
     };
     for first in (0..inner).step_by(each) {
