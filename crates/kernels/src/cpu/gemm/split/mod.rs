@@ -97,9 +97,9 @@ unsafe fn multiply_with<P: PartsProduct>(
 
 /// Ranges of blocks of rows and columns, several for each thread.
 fn tasks([rows, columns]: [usize; 2]) -> Vec<[Range<usize>; 2]> {
-    let wanted = 4 * parallel::threads();
+    let min_tasks = 4 * parallel::threads();
     let row_parts = rows.div_ceil(TASK_BLOCKS);
-    let column_parts = wanted.div_ceil(row_parts).clamp(1, columns);
+    let column_parts = min_tasks.div_ceil(row_parts).clamp(1, columns);
     let each = columns.div_ceil(column_parts);
     let parts = |count: usize, each: usize| {
         let first = (0..count).step_by(each);
