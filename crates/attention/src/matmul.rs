@@ -20,7 +20,7 @@ pub(crate) fn matmul<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D
     lhs.matmul(rhs)
 }
 
-/// The operations of tile loops that some backends have versions of their own of.
+/// Operations of the tile loops that backends can override.
 pub(crate) trait TileOps: Backend {
     /// [`matmul`] of tensors with equal batch dimensions.
     fn f32_matmul(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -36,10 +36,10 @@ pub enum FlashKernel {
     Aten,
     /// CubeCL kernels.
     Cube,
-    /// CubeCL kernels that use the GPU's matrix instructions, in half precision.
+    /// CubeCL kernels that use the GPU's matrix instructions.
     CubeCmma,
     /// CubeCL kernels for NVIDIA GPUs that keep scores and weights in the registers of their matrix
-    /// instructions, in half precision.
+    /// instructions.
     CubeMma,
     /// Tile loops over the backend's operations.
     TileLoops,

@@ -27,8 +27,8 @@ use crate::hosts::location::is_host_f32;
 ///
 /// # Panics
 ///
-/// If the devices differ, or a token is not in the table: on devices other than the host Burn may return
-/// unspecified elements instead.
+/// If the devices differ, or a token is not in the table. Tables of other types or on other devices are read
+/// by Burn's operation, which may return unspecified elements for such a token.
 pub fn embedding(module: &Embedding, tokens: Tensor<2, Int>, scale: f64) -> Tensor<3> {
     let table = module.weight.val();
     let (expected, device) = (table.device(), tokens.device());

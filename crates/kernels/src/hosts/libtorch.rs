@@ -91,7 +91,7 @@ impl Host for LibTorch {
         finish: Finish<'_>,
     ) -> TchTensor {
         // LibTorch does not multiply f32 by AMX.
-        if uses_amx(size) {
+        if uses_amx(size, b.1) {
             return host_matmul::<Self>(size, a, b, shape, finish);
         }
         let [rows, inner, columns] = size;

@@ -6,8 +6,8 @@
 //! backward   dv_i = Σ_j ds_ij t,  g = ds_ij v_i (1 - t²),  dq_i = Σ_j g,  dk_j = Σ_i g
 //! ```
 //!
-//! As many rows are computed at a time as fit into a fixed amount of memory. It is less than a GPU's
-//! cache, since these operations do nothing but read and write.
+//! As many rows are computed at a time as fit into a fixed amount of memory. It is small enough for the
+//! L2 cache of large GPUs, since these operations do little but read and write.
 
 use tch::{Kind, Tensor};
 

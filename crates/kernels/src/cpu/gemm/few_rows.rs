@@ -37,7 +37,8 @@ struct Product<'a> {
 // SAFETY: every task writes to columns of its own.
 unsafe impl Sync for Product<'_> {}
 
-pub(super) fn multiply(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32]) {
+/// Adds the product to `c`.
+pub(super) fn add(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32]) {
     let set = InstructionSet::detect();
     let [rows, inner, columns] = size;
     let mut scratch = Scratch::take();
@@ -52,7 +53,6 @@ pub(super) fn multiply(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: &mut [
             packed
         }
     };
-    c.fill(0.0);
     let product = &Product {
         size,
         a,

@@ -1,8 +1,8 @@
 //! Matmul of matrices of any size, with bias and activation.
 //!
-//! The crate `gemm` multiplies in blocks that fit the caches. For a left factor of few rows, as in
-//! generation, memory bandwidth is the limit, and `few_rows` reads the right factor once in the
-//! order of its memory.
+//! The crate `gemm` multiplies in blocks that fit the caches; on a CPU with AMX, `split` multiplies larger
+//! matrices in three parts. For a left factor of few rows, as in generation, memory bandwidth is the limit,
+//! and `few_rows` reads the right factor once in the order of its memory.
 
 mod few_rows;
 mod finish;
@@ -20,6 +20,8 @@ pub(crate) use self::finish::{column_sums, finish_backward};
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a> {
     elements: &'a [f32],
+    /// Rows and columns.
+    size: [usize; 2],
     /// Distance of rows, or of columns if `is_transposed`.
     stride: usize,
     is_transposed: bool,
@@ -30,6 +32,7 @@ impl<'a> Matrix<'a> {
     pub fn new(elements: &'a [f32], [rows, columns]: [usize; 2], is_transposed: bool) -> Self {
         Self {
             elements,
+            size: [rows, columns],
             stride: if is_transposed { rows } else { columns },
             is_transposed,
         }
@@ -54,7 +57,7 @@ const MIN_PARALLEL: usize = 1 << 20;
 ///
 /// # Panics
 ///
-/// If a matrix has fewer elements.
+/// If a matrix has another size, or fewer elements.
 pub fn gemm(
     [rows, inner, columns]: [usize; 3],
     a: Matrix<'_>,
@@ -62,7 +65,9 @@ pub fn gemm(
     finish: Finish<'_>,
 ) -> Vec<f32> {
     assert!(
-        a.elements.len() >= rows * inner
+        a.size == [rows, inner]
+            && b.size == [inner, columns]
+            && a.elements.len() >= rows * inner
             && b.elements.len() >= inner * columns
             && finish.fits(rows, columns),
         "matmul of [{rows}, {inner}] and [{inner}, {columns}] out of bounds"
@@ -78,7 +83,7 @@ pub fn gemm(
     let mut output = Vec::with_capacity(len);
     let elements = &mut output.spare_capacity_mut()[..len];
     if rows <= few_rows::MAX_ROWS {
-        few_rows::multiply(size, a, b, zeroed(elements));
+        few_rows::add(size, a, b, zeroed(elements));
     } else if !multiply_in_parts(size, a, b, elements) {
         multiply(size, a, b, elements);
     }
@@ -101,7 +106,7 @@ type Output<'a> = &'a mut [MaybeUninit<f32>];
 #[cfg(all(target_arch = "x86_64", feature = "host"))]
 fn multiply_in_parts(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: Output<'_>) -> bool {
     // SAFETY: the condition is that of the function, and the caller checked the sizes.
-    split::is_faster(size) && unsafe { split::multiply(size, a, b, c) }
+    split::is_faster(size, b.is_transposed) && unsafe { split::multiply(size, a, b, c) }
 }
 
 /// Other processors have no AMX.
@@ -112,9 +117,9 @@ fn multiply_in_parts(_: [usize; 3], _: Matrix<'_>, _: Matrix<'_>, _: Output<'_>)
 
 /// Whether this CPU computes a product of this size on AMX.
 #[cfg(feature = "tch")]
-pub(crate) fn uses_amx(size: [usize; 3]) -> bool {
+pub(crate) fn uses_amx(size: [usize; 3], b_is_transposed: bool) -> bool {
     #[cfg(target_arch = "x86_64")]
-    let uses_amx = split::is_faster(size);
+    let uses_amx = split::is_faster(size, b_is_transposed);
     #[cfg(not(target_arch = "x86_64"))]
     let uses_amx = false;
     uses_amx
@@ -123,7 +128,7 @@ pub(crate) fn uses_amx(size: [usize; 3]) -> bool {
 /// Without a host backend, these kernels are not called.
 #[cfg(not(feature = "host"))]
 fn multiply(size: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, c: Output<'_>) {
-    few_rows::multiply(size, a, b, zeroed(c));
+    few_rows::add(size, a, b, zeroed(c));
 }
 
 #[cfg(feature = "host")]

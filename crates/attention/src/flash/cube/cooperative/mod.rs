@@ -8,6 +8,9 @@
 //! There is no maximum of a row. Weights are relative to a reference: the maximum of the row when it
 //! was last computed. The sums of the weights of a tile, which a matmul with ones computes, tell
 //! when a weight is much larger than that.
+//!
+//! In `f32`, elements are split into [parts](parts). Scores and weights go through shared memory, where lanes
+//! split them, and each tile has its maximum.
 
 // Expansions use type parameters that the functions they expand do not, and a condition that is
 // known at compile time makes a branch without a check.

@@ -1,6 +1,6 @@
 //! Elements in `f32` as the sums of operands in `bf16`.
 //!
-//! `bf16` has the exponents of `f32` and a third of its digits: three numbers hold an element exactly.
+//! `bf16` has the exponents of `f32` and 8 of its 24 significant bits: an element is the sum of three of them.
 //! Of the nine products of the parts of two elements the six largest are computed; the others are below
 //! the rounding error.
 

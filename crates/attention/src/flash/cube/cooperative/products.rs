@@ -140,7 +140,7 @@ fn add_step<E: Float>(
     let fragments = comptime!(layout.fragments);
     let parts = comptime!(layout.ty.parts());
     let row = comptime!(offset + step * FRAGMENT * layout.row_stride(size));
-    // The smallest products first.
+    // The largest product last.
     #[unroll]
     for index in 0..parts {
         let right_part = comptime!(parts - 1 - index);

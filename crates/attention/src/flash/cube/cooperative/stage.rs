@@ -257,8 +257,7 @@ const NO_KEYS: f32 = -3e38;
 /// From the maximum and the sum of a row, and its delta.
 ///
 /// In half precision the terms of scores are those of dot products, with which accumulators start. In
-/// `f32` they are added to scaled scores, as in the forward pass: an accumulator would truncate the
-/// sums.
+/// `f32` they are added to scaled scores: an accumulator would truncate the sums.
 #[cube]
 pub(super) fn row_terms(
     row_max: f32,

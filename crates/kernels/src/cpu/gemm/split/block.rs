@@ -29,7 +29,7 @@ pub(in crate::cpu::gemm) trait PartsProduct: Bf16Product {
     );
 }
 
-/// Six products for four tiles of the output, the smallest first. Each tile of an operand is loaded once,
+/// Six products for four tiles of the output, the largest last. Each tile of an operand is loaded once,
 /// except the first part of the right one.
 macro_rules! block {
     ($steps:expr, $a:expr, $b:expr, $c:expr, $row_bytes:expr, $($start:literal),*) => {

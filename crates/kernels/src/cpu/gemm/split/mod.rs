@@ -1,13 +1,14 @@
 //! Products of `f32` on AMX, in three parts.
 //!
-//! bf16 has the exponents of `f32` and a third of its digits, so an element is exactly the sum of three
-//! numbers in bf16, each the rounded rest of the ones before. Of the nine products of two elements' parts
-//! the six largest are computed; the others are below the rounding error. AMX multiplies bf16 at twelve
-//! times the rate of AVX-512 in `f32`, so six products take half the time.
+//! bf16 has the exponents of `f32` and 8 of its 24 significant bits, so an element is the sum of three
+//! numbers in bf16, each the rounded remainder of the ones before: exactly, unless it is below about 1e-31,
+//! where AMX treats the last parts as zero. Of the nine products of two elements' parts the six largest are
+//! computed; the others are below the rounding error. AMX multiplies bf16 at twelve times the rate of
+//! AVX-512 in `f32`, which leaves a factor of two for six products, of which packing takes a part.
 //!
 //! Both operands are packed into tiles for up to [`MAX_INNER`] elements of the inner dimension at a
-//! time. If an element is infinite, NaN or among the largest numbers, the product is left to the
-//! kernels for `f32`: infinity has no finite rest.
+//! time. If an element is infinite or NaN, or a product might overflow, the matmul is left to the kernels
+//! for `f32`: infinity has no finite remainder, and the products of the parts may have other signs.
 
 mod block;
 mod pack;
@@ -32,25 +33,31 @@ const MAX_INNER: usize = 512;
 /// Smaller matrices take less time without packing.
 const MIN_SIZE: usize = 64;
 
+/// With fewer rows, only products with a transposed right matrix are faster.
+const MIN_ROWS: usize = 128;
+
 /// Blocks of rows of a task.
 const TASK_BLOCKS: usize = 4;
 
 /// Parts of an element.
 const PARTS: usize = 3;
 
-/// Elements from this magnitude on, as bits, may be rounded to infinity.
-const MAX_ORDINARY: u32 = 0x7f00_0000;
+/// Elements and sums from this magnitude on may be rounded to infinity: 2^127.
+const MAX_ORDINARY: f64 = 1.7e38;
 
 /// Whether [`multiply`] is faster than products in `f32`, on this CPU and for this size.
-pub(super) fn is_faster(size: [usize; 3]) -> bool {
-    size.into_iter().all(|length| length >= MIN_SIZE) && Bf16Set::detect() == Some(Bf16Set::Amx)
+pub(super) fn is_faster(size: [usize; 3], b_is_transposed: bool) -> bool {
+    let [rows, ..] = size;
+    size.into_iter().all(|length| length >= MIN_SIZE)
+        && (rows >= MIN_ROWS || b_is_transposed)
+        && Bf16Set::detect() == Some(Bf16Set::Amx)
 }
 
-/// `c = a · b`; `false` if an element of them has no parts, and some of `c` are not written.
+/// `c = a · b`; `false` if that cannot be computed in parts, and some of `c` are not written.
 ///
 /// # Safety
 ///
-/// [`is_faster`], and `c` has `rows * columns` elements.
+/// [`is_faster`], and `a` and `b` have the elements of their sizes.
 pub(super) unsafe fn multiply(
     size: [usize; 3],
     a: Matrix<'_>,
@@ -63,7 +70,8 @@ pub(super) unsafe fn multiply(
 
 /// # Safety
 ///
-/// The CPU has the instructions of `P` and AVX-512 F, BW, DQ and VL; the rest as for [`multiply`].
+/// The CPU has the instructions of `P` and AVX-512 F, BW, DQ and VL, and `a` and `b` have the elements of
+/// their sizes.
 unsafe fn multiply_with<P: PartsProduct>(
     [rows, inner, columns]: [usize; 3],
     a: Matrix<'_>,
@@ -131,11 +139,11 @@ struct Panels {
 }
 
 impl Panels {
-    /// `None` if an element has no parts.
+    /// `None` if an element has no parts, or a sum of products may be infinite.
     ///
     /// # Safety
     ///
-    /// The CPU has AVX-512 F, BW, DQ and VL.
+    /// The CPU has AVX-512 F, BW, DQ and VL, and the operands have the elements of their sizes.
     unsafe fn pack(
         operands: [Operand<'_>; 2],
         inner: Range<usize>,
@@ -145,29 +153,34 @@ impl Panels {
         let [left_panels, right_panels] = blocks.map(|blocks| 2 * blocks);
         let lines = steps * PARTS * TILE_LINES;
         let mut memory = packed_memory((left_panels + right_panels) * steps * PARTS);
-        let largest = AtomicU32::new(0);
+        let largest = [const { AtomicU32::new(0) }; 2];
         // A task packs a block, which is two panels.
         let tasks: Vec<_> = memory.chunks_mut(2 * lines).enumerate().collect();
         parallel::for_each(tasks, |(block, memory)| {
             for (i, memory) in memory.chunks_mut(lines).enumerate() {
                 let panel = 2 * block + i;
-                let (operand, panel) = match panel.checked_sub(left_panels) {
-                    None => (&operands[0], panel),
-                    Some(panel) => (&operands[1], panel),
+                let (side, panel) = match panel.checked_sub(left_panels) {
+                    None => (0, panel),
+                    Some(panel) => (1, panel),
                 };
                 // SAFETY: the caller promises the instructions; the memory has the tiles.
                 let bits = unsafe {
                     pack_panel(
-                        operand,
+                        &operands[side],
                         16 * panel,
                         inner.clone(),
                         memory.as_mut_ptr().cast(),
                     )
                 };
-                largest.fetch_max(bits, Ordering::Relaxed);
+                largest[side].fetch_max(bits, Ordering::Relaxed);
             }
         });
-        (largest.into_inner() < MAX_ORDINARY).then_some(Self {
+        let largest = largest.map(|bits| f64::from(f32::from_bits(bits.into_inner())));
+        let [left, right] = largest;
+        let sum = left * right * inner.len() as f64;
+        // False for NaN.
+        let is_ordinary = [left, right, sum].into_iter().all(|x| x < MAX_ORDINARY);
+        is_ordinary.then_some(Self {
             memory,
             steps,
             left_panels,
@@ -214,9 +227,9 @@ impl Panels {
                     P::block(self.steps, left, right, edge.as_mut_ptr(), BLOCK, false);
                     for (i, sums) in edge.chunks_exact(BLOCK).take(height).enumerate() {
                         let line = block.add(i * column_count);
-                        let line = std::slice::from_raw_parts_mut(line, width);
-                        for (to, sum) in line.iter_mut().zip(sums) {
-                            *to = if adds { *to + sum } else { *sum };
+                        for (column, sum) in sums.iter().take(width).enumerate() {
+                            let to = line.add(column);
+                            to.write(if adds { to.read() + sum } else { *sum });
                         }
                     }
                 }
@@ -224,6 +237,3 @@ impl Panels {
         }
     }
 }
-
-// SAFETY: the memory is initialised and only read.
-unsafe impl Sync for Panels {}

@@ -183,3 +183,15 @@ fn elements_without_parts_are_left_to_other_kernels() {
         }
     }
 }
+
+/// The products of the parts are infinite with both signs.
+#[test]
+fn products_that_overflow_are_left_to_other_kernels() {
+    for (name, multiply) in kernels() {
+        let large = vec![1.0e25 * (1.0 - 2f32.powi(-9)); 64 * 64];
+        let small = vec![1.0e-25; 64 * 64];
+        let [large, small] = [&large, &small].map(|x| Matrix::new(x, [64, 64], false));
+        assert_eq!(product(multiply, [64; 3], large, large), None, "{name}");
+        assert!(product(multiply, [64; 3], large, small).is_some(), "{name}");
+    }
+}
