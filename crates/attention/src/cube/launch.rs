@@ -35,6 +35,23 @@ pub(crate) fn cube_count([x, y, z]: [usize; 3]) -> CubeCount {
     CubeCount::Static(x as u32, y as u32, z as u32)
 }
 
+/// Cubes in a row of a grid: WebGPU's limit.
+const MAX_CUBES: usize = 65_535;
+
+/// The cubes for a number of units, each of which knows its [index](unit_index). Any number of units fits.
+pub(crate) fn unit_grid(units: usize, per_cube: usize) -> CubeCount {
+    let cubes = units.div_ceil(per_cube);
+    cube_count([cubes.min(MAX_CUBES), cubes.div_ceil(MAX_CUBES), 1])
+}
+
+/// The index of a unit in a [`unit_grid`] with cubes of one dimension. The last ones are beyond the number
+/// of units.
+#[cube]
+pub(crate) fn unit_index() -> usize {
+    let cube = CUBE_POS_Y as usize * CUBE_COUNT_X as usize + CUBE_POS_X as usize;
+    cube * CUBE_DIM_X as usize + UNIT_POS_X as usize
+}
+
 /// Copies a tensor unless its rows are contiguous.
 pub(crate) fn into_contiguous_rows(tensor: CubeTensor) -> CubeTensor {
     if has_contiguous_rows(&tensor) {

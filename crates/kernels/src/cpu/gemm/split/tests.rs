@@ -74,7 +74,13 @@ type Multiply = unsafe fn([usize; 3], Matrix<'_>, Matrix<'_>, &mut [MaybeUninit<
 
 /// The kernels of this CPU. Without AVX-512 there are none.
 fn kernels() -> Vec<(&'static str, Multiply)> {
-    let has_avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    let has_avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    if !has_avx512 {
+        println!("NOT run: packing needs AVX-512");
+    }
     let has_amx = Bf16Set::detect() == Some(Bf16Set::Amx);
     let emulated = has_avx512.then_some(("emulated", multiply_with::<Emulated> as Multiply));
     let amx = has_amx.then_some(("amx", multiply as Multiply));

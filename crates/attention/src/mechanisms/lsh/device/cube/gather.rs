@@ -6,12 +6,9 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{buffer, cube_count, empty_like};
+use crate::cube::launch::{buffer, empty_like, unit_grid, unit_index};
 
 const UNITS: usize = 256;
-
-/// Cubes in a row of the grid: WebGPU's limit.
-const MAX_CUBES: usize = 65_535;
 
 /// Each unit computes one element: the sum of an element of `copies` rows, whose indices are `rows`
 /// apart.
@@ -27,11 +24,10 @@ fn sum_rows<E: Float, I: Int>(
     #[define(I)] _int: ElemType,
 ) {
     let (rows, width) = (rows as usize, width as usize);
-    let cube = CUBE_POS_Y as usize * CUBE_COUNT_X as usize + CUBE_POS_X as usize;
-    let element = cube * CUBE_DIM_X as usize + UNIT_POS_X as usize;
+    let element = unit_index();
     if element < rows * width {
         let (row, column) = (element / width, element % width);
-        let mut sum = f32::cast_from(0.0f32);
+        let mut sum = 0.0f32;
         for copy in 0..copies as usize {
             let selected = u32::cast_from(index[copy * rows + row]) as usize;
             sum += f32::cast_from(input[selected * width + column]);
@@ -46,12 +42,11 @@ pub(crate) fn launch(input: CubeTensor, index: CubeTensor, rows: usize) -> CubeT
     let [_, width] = input.meta.shape().dims();
     let [indices] = index.meta.shape().dims();
     let output = empty_like(&input, [rows, 1, 1, width], input.dtype);
-    let cubes = (rows * width).div_ceil(UNITS);
     // SAFETY: the kernel accesses the tensors within the sizes passed to it.
     unsafe {
         sum_rows::launch_unchecked(
             &input.client,
-            cube_count([cubes.min(MAX_CUBES), cubes.div_ceil(MAX_CUBES), 1]),
+            unit_grid(rows * width, UNITS),
             CubeDim::new_1d(UNITS as u32),
             buffer(&input),
             buffer(&index),

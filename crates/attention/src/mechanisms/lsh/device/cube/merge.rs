@@ -20,7 +20,7 @@ use cubecl::prelude::*;
 use zoo_kernels::autodiff::{Step, record};
 
 use super::super::DeviceLayout;
-use crate::cube::launch::{buffer, cube_count, empty_like};
+use crate::cube::launch::{buffer, empty_like, unit_grid, unit_index};
 use crate::cube::op::{self, OperationOutput};
 use crate::flash::{FULLY_MASKED, FlashOutput};
 
@@ -163,9 +163,6 @@ impl<B: MergeRoundsBackward, C: CheckpointStrategy> MergeRounds for Autodiff<B, 
 
 const UNITS: usize = 64;
 
-/// Cubes in a row of the grid: WebGPU's limit.
-const MAX_CUBES: usize = 65_535;
-
 /// The slots of the positions of all rounds.
 #[derive(CubeType, CubeLaunch)]
 struct Slots<I: Int> {
@@ -204,13 +201,6 @@ impl<I: Int> Slots<I> {
         }
         (self.score(slot) - maximum).exp() / sum
     }
-}
-
-/// The number of a unit in a grid of two dimensions.
-#[cube]
-fn unit_index() -> usize {
-    let cube = CUBE_POS_Y as usize * CUBE_COUNT_X as usize + CUBE_POS_X as usize;
-    cube * CUBE_DIM_X as usize + UNIT_POS_X as usize
 }
 
 /// Each unit computes one element.
@@ -296,12 +286,6 @@ fn backward_log_sum_exp<I: Int>(
     }
 }
 
-/// The cubes for a number of units.
-fn grid(units: usize) -> CubeCount {
-    let cubes = units.div_ceil(UNITS);
-    cube_count([cubes.min(MAX_CUBES), cubes.div_ceil(MAX_CUBES), 1])
-}
-
 fn launch_forward(
     context: CubeTensor,
     log_sum_exp: CubeTensor,
@@ -315,7 +299,7 @@ fn launch_forward(
     unsafe {
         forward::launch_unchecked(
             &context.client,
-            grid(count * width),
+            unit_grid(count * width, UNITS),
             CubeDim::new_1d(UNITS as u32),
             buffer(&context),
             slots_args(&slots, &log_sum_exp, count),
@@ -342,7 +326,7 @@ fn launch_backward(tensors: [CubeTensor; 6]) -> [CubeTensor; 2] {
     unsafe {
         backward_context::launch_unchecked(
             &context.client,
-            grid(slot_count * width),
+            unit_grid(slot_count * width, UNITS),
             CubeDim::new_1d(UNITS as u32),
             buffer(&rows),
             slots_args(&slots, &log_sum_exp, count),
@@ -354,7 +338,7 @@ fn launch_backward(tensors: [CubeTensor; 6]) -> [CubeTensor; 2] {
         );
         backward_log_sum_exp::launch_unchecked(
             &context.client,
-            grid(slot_count),
+            unit_grid(slot_count, UNITS),
             CubeDim::new_1d(UNITS as u32),
             buffer(&context),
             buffer(&rows),
