@@ -16,7 +16,7 @@ import pathlib
 
 import torch
 
-from mechanisms import MECHANISMS, Call, prepare
+from mechanisms import MECHANISMS, RECURRENCES, Call, prepare
 from sampling import DTYPES, Meter, describe, parser, sample, sync
 
 # Rounding errors of float64 are below 1e-12, those of another formula far above.
@@ -107,6 +107,9 @@ class Case:
         call.directions = ones(1, 1, 1, 8) if self.kind == "lsh" else ones(8, 8)
         call.blocks = torch.ones(1, 1, dtype=torch.bool, device=self.device)
         call.decay = torch.full([1], 0.9, dtype=torch.float64, device=self.device)
+        call.sink, call.log_decay, call.strength = ones(1), -ones(1, 1, 8, 1), ones(1, 1, 8, 1)
+        call.table = ones(1, call.keys.get("num_buckets", 1))
+        call.differential = ones(4, 4)
         query, key, value = (ones(1, 1, 8, 8) for _ in range(3))
         call, key, value = prepare(self.kind, call, query, key, value)
         self.run(call, [x.requires_grad_(self.train) for x in (query, key, value)], ones(1, 1, 8, 8))
@@ -220,6 +223,10 @@ class Case:
                 at = lambda x, head: x[example, head][None, None]
                 tensors = [at(query, head), at(key, head // group), at(value, head // group)]
                 part = call.head(example, head)
+                if self.kind in RECURRENCES:
+                    # Gates belong to key and value heads.
+                    gates = call.head(example, head // group)
+                    part.log_decay, part.strength = gates.log_decay, gates.strength
                 part.noise = self.noise(query.dtype, example * heads + head, 1, 1)
                 results = self.differentiate(part, tensors, at(output_grad, head))
                 heads_of_results = (head, head, head // group, head // group)

@@ -25,6 +25,11 @@ class Call:
     matrix: torch.Tensor | None = None  # [heads, d_head, d_head]
     directions: torch.Tensor | None = None  # [n_features, d_head], or [rounds, parts, each, d_head]
     decay: torch.Tensor | None = None  # [heads], float64
+    sink: torch.Tensor | None = None  # [heads]
+    table: torch.Tensor | None = None  # [heads, num_buckets]
+    log_decay: torch.Tensor | None = None  # [batch, heads, seq_k, 1 or d_head]
+    strength: torch.Tensor | None = None  # [batch, heads, seq_k, 1]
+    differential: torch.Tensor | None = None  # [4, d_head / 2]
     blocks: torch.Tensor | None = None  # [blocks, blocks], True is visible
     # Fixed for a comparison, otherwise computed in each call.
     noise: torch.Tensor | None = None  # [batch, heads, seq_q, seq_k]
@@ -39,9 +44,9 @@ class Call:
             starts = [min(i, size - 1) for i, size in zip(indices, x.shape)] if x is not None else []
             return x[tuple(slice(i, i + 1) for i in starts)] if starts else None
 
-        names = ["vector", "matrix", "decay"]
+        names = ["vector", "matrix", "decay", "sink", "table"]
         parts = {name: select(getattr(self, name), head) for name in names}
-        names = ["visible", "noise", "hashes", "state"]
+        names = ["visible", "noise", "hashes", "state", "log_decay", "strength"]
         parts |= {name: select(getattr(self, name), example, head) for name in names}
         return dataclasses.replace(self, **parts)
 
@@ -140,6 +145,63 @@ def local_p(call, query, key, value):
     return (weights[..., None, :] @ nearby(value)).squeeze(-2)
 
 
+def sink(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    scores = dot_scores(call, query, key)
+    sinks = call.sink[:, None, None].to(scores.dtype).expand(*scores.shape[:3], 1)
+    return torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1] @ value
+
+
+def sigmoid(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    length = call.keys.get("length") or key.shape[2]
+    return torch.sigmoid(dot_scores(call, query, key) - math.log(length)) @ value
+
+
+def with_bias(call, query, key, value, bias):
+    """SDPA with a bias of all pairs, whose mask is that of the call."""
+    bias = mask_scores(call, bias.expand(-1, -1, query.shape[2], key.shape[2]).to(query.dtype))
+    call = dataclasses.replace(call, visible=bias, causal=False)
+    return sdpa(call, query, key, value)
+
+
+def positions(query, key):
+    """Those of queries and keys, aligned at the end."""
+    j = torch.arange(key.shape[2], device=key.device)
+    return torch.arange(query.shape[2], device=key.device) + key.shape[2] - query.shape[2], j
+
+
+def relative(call, query, key, value):
+    keys, (i, j) = call.keys, positions(query, key)
+    count, distance = keys["num_buckets"], j - i[:, None]
+    bucket = torch.zeros_like(distance)
+    if keys["bidirectional"]:
+        count //= 2
+        bucket, distance = (distance > 0) * count, distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = count // 2
+    steps = (distance.clamp(min=1) / exact).log() / math.log(keys["max_distance"] / exact)
+    large = (exact + (steps * (count - exact)).long()).clamp(max=count - 1)
+    bucket = bucket + torch.where(distance < exact, distance, large)
+    return with_bias(call, query, key, value, call.table[:, bucket][None])
+
+
+def forgetting(call, query, key, value):
+    i, _ = positions(query, key)
+    (log_decay,) = widen(call.log_decay)
+    sums = log_decay[..., 0].cumsum(-1)
+    return with_bias(call, query, key, value, sums[..., i, None] - sums[..., None, :])
+
+
+def differential(call, query, key, value):
+    a, b, c, d = widen(*call.differential)
+    factor = (a @ b).exp() - (c @ d).exp() + call.keys["lambda_init"]
+    halves = zip(query.chunk(2, -1), key.chunk(2, -1))
+    first, second = (sdpa(call, q, k, value) for q, k in halves)
+    return first - factor.to(first.dtype) * second
+
+
 # Softmax attention with a pattern.
 
 
@@ -162,6 +224,8 @@ def pattern(kind, call, seq_q, seq_k, device):
         case "fixed":
             block = keys.get("block_size") or round(math.sqrt(seq_k))
             return (own // block == j // block) | (j % block >= block - keys["summary"])
+        case "sink" if keys.get("window") is not None:
+            return ((own - j).abs() <= keys["window"]) | (own < keys["first"]) | (j < keys["first"])
         case "longformer":
             window = (own - j).abs() <= keys["window"]
             return window | (own < keys["global"]) | (j < keys["global"])
@@ -310,11 +374,86 @@ def retention(call, query, key, value):
     return causal_scan(query, key, value, call.decay)
 
 
+# Gated recurrences.
+
+
+def gated(call, query, key, value, is_delta, scale):
+    """S_t = a_t S_(t-1) + b_t k_t v_t^T, or with the delta rule. The scale is a default.
+
+    A step if there is a state, otherwise in chunks. Returns the context and the state.
+    """
+    if is_delta:
+        length = lambda x: (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+        query, key = query / length(query), key / length(key)
+    log_decay, strength = call.log_decay, call.strength
+    if log_decay is None:
+        log_decay = torch.zeros_like(key[..., :1])
+    if strength is None:
+        strength = torch.ones_like(key[..., :1])
+    key, value, log_decay, strength = repeat_kv(query, key, value, log_decay, strength)
+    query = query * call.scale_or(scale)
+    if call.state is not None:
+        state = log_decay.exp().transpose(-2, -1) * call.state
+        update = strength * (value - key @ state if is_delta else value)
+        state = state + key.transpose(-2, -1) @ update
+        return query @ state, state
+    seq, per_row = query.shape[2], log_decay.shape[-1] > 1
+    chunk = min(16 if per_row else 64, seq)
+    split = lambda x: F.pad(x, (0, 0, 0, -seq % chunk)).unflatten(2, (-1, chunk))
+    query, key, value, log_decay, strength = map(split, (query, key, value, log_decay, strength))
+    sums = log_decay.cumsum(3)
+
+    def products(left):
+        """left_i . (a_i / a_j) key_j for j <= i."""
+        if per_row:
+            quotient = (sums[..., :, None, :] - sums[..., None, :, :]).clamp(max=0).exp()
+            return torch.einsum("bhcix,bhcijx,bhcjx->bhcij", left, quotient, key)
+        quotient = (sums - sums.transpose(-2, -1)).clamp(max=0).exp()
+        return left @ key.transpose(-2, -1) * quotient
+
+    within = products(query).tril()
+    query, value = query * sums.exp(), value * strength
+    key_to_end = (key * (sums[..., -1:, :] - sums).exp()).transpose(-2, -1)
+    total = sums[..., -1, :, None].exp()
+    erased = None
+    if is_delta:
+        lower = (strength * products(key)).tril(-1)
+        right = torch.cat([value, strength * key * sums.exp()], dim=-1)
+        solved = torch.linalg.solve_triangular(lower, right, upper=False, unitriangular=True)
+        value, erased = solved.split([value.shape[-1], key.shape[-1]], dim=-1)
+    state = query.new_zeros(*query.shape[:2], query.shape[-1], value.shape[-1])
+    context = []
+    for c in range(query.shape[2]):
+        update = value[:, :, c] if erased is None else value[:, :, c] - erased[:, :, c] @ state
+        context.append(within[:, :, c] @ update + query[:, :, c] @ state)
+        state = total[:, :, c] * state + key_to_end[:, :, c] @ update
+    return torch.cat(context, dim=2)[:, :, :seq], state
+
+
+def recurrence(is_delta, scale=None):
+    def attend(call, query, key, value):
+        return gated(call, query, key, value, is_delta, scale or query.shape[-1] ** -0.5)[0]
+
+    return in_float32(attend)
+
+
+def gated_state(kind, call, query, key, value):
+    """The state after the given keys, and the call of a step after them."""
+    query, key, value = widen(query, key, value)
+    gates = {name: getattr(call, name) for name in ("log_decay", "strength")}
+    seq = key.shape[2]
+    at = lambda part: {name: None if x is None else x[:, :, part] for name, x in gates.items()}
+    before = dataclasses.replace(call, **at(slice(0, seq)))
+    queries = query.expand(-1, -1, seq, -1)
+    _, state = gated(before, queries, key, value, kind in DELTA_RULES, 1.0)
+    return dataclasses.replace(call, state=state, **at(slice(seq, seq + 1)))
+
+
 def linear_state(kind, call, query, key, value):
     """The state after the given keys."""
     query, key, value = widen(query, key, value)
     key, value = repeat_kv(query, key, value)
-    if kind == "retention":
+    if kind in ("retention", "lightning"):
         distance = torch.arange(key.shape[2] - 1, -1, -1, device=key.device)[:, None]
         key = key * (call.decay[:, None, None] ** distance).to(key.dtype)
     else:
@@ -323,6 +462,9 @@ def linear_state(kind, call, query, key, value):
         value = F.pad(value, (0, 1), value=1.0)
     return key.transpose(-2, -1) @ value
 
+
+DELTA_RULES = ["delta", "gated-delta", "kda"]
+RECURRENCES = ["mamba2", "gla", *DELTA_RULES]
 
 MECHANISMS = {
     "standard": standard,
@@ -333,6 +475,11 @@ MECHANISMS = {
     "multiplicative": multiplicative,
     "additive": additive,
     "hard": hard,
+    "sink": sink,
+    "sigmoid": sigmoid,
+    "differential": differential,
+    "relative": relative,
+    "forgetting": forgetting,
     "sliding-window": sdpa,
     "local-m": sdpa,
     "local-p": local_p,
@@ -345,6 +492,12 @@ MECHANISMS = {
     "linear": linear,
     "performer": performer,
     "retention": retention,
+    "lightning": retention,
+    "mamba2": recurrence(is_delta=False, scale=1.0),
+    "gla": recurrence(is_delta=False),
+    "delta": recurrence(is_delta=True),
+    "gated-delta": recurrence(is_delta=True),
+    "kda": recurrence(is_delta=True),
 }
 
 
@@ -355,10 +508,13 @@ def prepare(kind, call, query, key, value):
     """
     seq_q, seq_k = query.shape[2], key.shape[2]
     is_step = seq_q == 1 and seq_k > 1
-    if is_step and kind in ("linear", "performer", "retention"):
+    if is_step and kind in ("linear", "performer", "retention", "lightning"):
         call = dataclasses.replace(call, causal=False)
         state = linear_state(kind, call, query, key[:, :, :-1], value[:, :, :-1])
         return dataclasses.replace(call, state=state), key[:, :, -1:], value[:, :, -1:]
+    if is_step and kind in RECURRENCES:
+        call = gated_state(kind, call, query, key[:, :, :-1], value[:, :, :-1])
+        return call, key[:, :, -1:], value[:, :, -1:]
     visible = pattern(kind, call, seq_q, seq_k, query.device)
     if visible is None:
         return call, key, value

@@ -1,7 +1,7 @@
 //! Cross-attention, incremental decoding and randomness in training.
 
 use burn::tensor::{Device, Tensor};
-use zoo_attention::mechanisms::{Fixed, LocalM, Performer, SlidingWindow, Strided};
+use zoo_attention::mechanisms::{Fixed, LocalM, Performer, Sigmoid, SlidingWindow, Strided};
 use zoo_attention::{
     AttentionInput, AttentionOptions, DecodeCache, Mechanism, MechanismConfig,
     MultiHeadAttentionConfig, Pattern, Positions,
@@ -53,7 +53,8 @@ pub(crate) fn cross_attention(opened: &OpenDevice) -> Outcome {
         };
         println!("{:18}{support}", mechanism.name());
     }
-    let expected = "sliding-window block strided fixed longformer bigbird lsh retention";
+    let expected = "relative forgetting sliding-window block strided fixed longformer bigbird lsh \
+                    retention lightning mamba2 gla delta gated-delta kda";
     assert_eq!(unsupported.join(" "), expected);
     Ok(())
 }
@@ -125,7 +126,8 @@ pub(crate) fn cache_sizes(opened: &OpenDevice) -> Outcome {
         }
     }
     unsupported.sort();
-    let expected = "bigbird/fixed, block sqrt(n)/local-p/lsh/strided, stride sqrt(n)";
+    let expected =
+        "bigbird/fixed, block sqrt(n)/local-p/lsh/sigmoid, length n/strided, stride sqrt(n)";
     assert_eq!(unsupported.join("/"), expected);
     Ok(())
 }
@@ -134,6 +136,13 @@ pub(crate) fn cache_sizes(opened: &OpenDevice) -> Outcome {
 fn configs(mechanism: Mechanism) -> Vec<(String, MechanismConfig)> {
     const SIZE: usize = 8;
     let (stride, block, summary) = (Some(SIZE), Some(SIZE), 1);
+    if mechanism == Mechanism::Sigmoid {
+        let given = Sigmoid { length: Some(SIZE) };
+        return vec![
+            (format!("{mechanism}, length {SIZE}"), given.into()),
+            (format!("{mechanism}, length n"), mechanism.into()),
+        ];
+    }
     let (key, config): (&str, MechanismConfig) = match mechanism {
         Mechanism::SlidingWindow => ("window", SlidingWindow { window: SIZE }.into()),
         Mechanism::LocalM => ("window", LocalM { window: SIZE }.into()),
@@ -179,7 +188,14 @@ fn check_sizes(mechanism: Mechanism, sizes: [usize; 3]) {
         Mechanism::SlidingWindow | Mechanism::LocalM => {
             assert_eq!(sizes, [4 * key_value * (8 + 1); 3]);
         }
-        Mechanism::Linear | Mechanism::Retention => state(8),
+        Mechanism::Linear
+        | Mechanism::Retention
+        | Mechanism::Lightning
+        | Mechanism::Mamba2
+        | Mechanism::Gla
+        | Mechanism::Delta
+        | Mechanism::GatedDelta
+        | Mechanism::Kda => state(8),
         Mechanism::Performer => state(256),
         Mechanism::MultiQuery | Mechanism::GroupedQuery => all(1),
         _ => all(4),

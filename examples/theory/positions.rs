@@ -113,7 +113,18 @@ pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
 
     alibi_is_a_bias(opened);
 
-    let without_scores = ["lsh", "linear", "performer", "retention"];
+    let without_scores = [
+        "lsh",
+        "linear",
+        "performer",
+        "retention",
+        "lightning",
+        "mamba2",
+        "gla",
+        "delta",
+        "gated-delta",
+        "kda",
+    ];
     for (name, positions, expected) in [
         ("rotary", Positions::Rotary { theta: ROTARY }, &[][..]),
         ("ALiBi", Positions::Alibi, &without_scores),

@@ -127,8 +127,14 @@ fn selects_keys(mechanism: Mechanism) -> bool {
         | Formula::Additive(_)
         | Formula::Multiplicative(_)
         | Formula::LocalPredictive { .. }
+        | Formula::Sink(_)
+        | Formula::Sigmoid(_)
+        | Formula::Relative(_)
+        | Formula::Forgetting(_)
+        | Formula::Differential { .. }
         | Formula::Linear(_)
-        | Formula::Retention(_) => false,
+        | Formula::Retention(_)
+        | Formula::Gated(_) => false,
     })
 }
 

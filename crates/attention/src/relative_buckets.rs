@@ -41,8 +41,7 @@ impl RelativeBuckets {
     ///
     /// # Panics
     ///
-    /// If there are fewer than 2 buckets for each direction, or `max_distance` is not larger than
-    /// half of them.
+    /// If there are fewer than 2 buckets for each direction.
     pub fn bucket(&self, relative_position: i64) -> usize {
         let buckets = match self.is_bidirectional {
             true => self.num_buckets / 2,
@@ -51,9 +50,8 @@ impl RelativeBuckets {
         // Each of these distances has a bucket.
         let exact = buckets / 2;
         assert!(
-            exact > 0 && self.max_distance > exact,
-            "relative buckets: at least 2 buckets for each direction are required, and \
-             max_distance must be larger than half of them, got {self:?}"
+            exact > 0,
+            "relative buckets: at least 2 buckets for each direction are required, got {self:?}"
         );
         let (first, distance) = match (self.is_bidirectional, relative_position > 0) {
             (true, true) => (buckets, relative_position as usize),
@@ -62,6 +60,9 @@ impl RelativeBuckets {
         };
         if distance < exact {
             return first + distance;
+        }
+        if distance >= self.max_distance {
+            return first + buckets - 1;
         }
         // In the precision of the original, which decides at the limits of the buckets.
         let range = (self.max_distance as f64 / exact as f64).ln() as f32;

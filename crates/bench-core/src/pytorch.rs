@@ -395,12 +395,21 @@ mod tests {
                 Mechanism::Additive => &["vector"],
                 Mechanism::Multiplicative => &["matrix"],
                 Mechanism::LocalP => &["matrix", "vector"],
+                Mechanism::Sink => &["sink"],
+                Mechanism::Relative => &["table"],
+                Mechanism::Forgetting | Mechanism::Gla => &["log_decay"],
+                Mechanism::Delta => &["strength"],
+                Mechanism::Mamba2 | Mechanism::GatedDelta | Mechanism::Kda => {
+                    &["log_decay", "strength"]
+                }
+                Mechanism::Differential => &["differential"],
                 Mechanism::Lsh | Mechanism::Performer => &["directions"],
                 _ => &[],
             };
             assert_eq!(names, expected, "{mechanism}");
             let has = |key: &str| description.get(key).is_some();
-            assert_eq!(has("decays"), mechanism == Mechanism::Retention);
+            let is_constant = matches!(mechanism, Mechanism::Retention | Mechanism::Lightning);
+            assert_eq!(has("decays"), is_constant);
             assert_eq!(has("blocks"), mechanism == Mechanism::BigBird);
             assert_eq!(description["noise"], json!(mechanism == Mechanism::Hard));
         }

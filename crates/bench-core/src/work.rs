@@ -69,8 +69,18 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
         Formula::Softmax
         | Formula::Multiplicative(_)
         | Formula::Additive(_)
+        | Formula::Sink(_)
+        | Formula::Sigmoid(_)
+        | Formula::Relative(_)
+        | Formula::Forgetting(_)
         | Formula::Argmax
         | Formula::Sampled { .. } => return softmax_flops(problem.density()),
+        // The scores of each half, and the weighted sums of both.
+        Formula::Differential { .. } => {
+            let pairs = (problem.queries() * problem.seq_k) as f64;
+            let width = (problem.d_head + 2 * problem.d_value) as f64;
+            return 2.0 * pairs * problem.density() * width;
+        }
         // The position of the window depends on the query, so this is an upper bound.
         Formula::LocalPredictive { window, .. } => {
             return softmax_flops(problem.density_within(2 * window + 1));
@@ -83,14 +93,16 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
             return 2.0 * (problem.queries() * (hash + attend)) as f64;
         }
         Formula::Linear(FeatureMap::Random { directions }) => directions.len() / problem.d_head,
-        Formula::Linear(_) | Formula::Retention(_) => problem.d_head,
+        Formula::Linear(_) | Formula::Retention(_) | Formula::Gated(_) => problem.d_head,
     };
+    // A delta rule also reads the state for each key.
+    let reads_keys = matches!(&problem.formula, Formula::Gated(gates) if gates.is_delta);
     // Keys update the state, queries read it; earlier keys are in the state when decoding.
     let new_keys = match pass {
         Pass::Forward | Pass::Train => problem.seq_k,
         Pass::Decode | Pass::Generate => 1,
     };
-    let keys = problem.batch * problem.kv_heads * new_keys;
+    let keys = problem.batch * problem.kv_heads * new_keys * (1 + usize::from(reads_keys));
     2.0 * ((problem.queries() + keys) * features * problem.d_value) as f64
 }
 

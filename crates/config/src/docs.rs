@@ -90,7 +90,7 @@ fn table(text: &mut String, keys: &'static [Key], choices: &mut Vec<Choice>) {
     text.push_str("\n| key | values | default | description |\n|---|---|---|---|\n");
     text.push_str(&rows(keys));
     for key in keys {
-        if let Values::Choice(choice) = key.values
+        if let Some(choice) = key.values.choice()
             && !choices.iter().any(|other| other.name == choice.name)
         {
             choices.push(choice);
@@ -132,6 +132,10 @@ pub(crate) fn values(values: &Values) -> String {
         }
         Values::Choice(choice) => {
             format!("[{}](#{})", choice.name, choice.name.replace(' ', "-"))
+        }
+        Values::Choices(choice) => {
+            let link = choice.name.replace(' ', "-");
+            format!("[{}](#{link}), or a list", choice.name)
         }
         // Large upper bounds are technical limits, not advice.
         Values::Count { min, max } if *max > MAX_DOCUMENTED => {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use zoo_spec::{Dtype, MechanismConfig};
+use zoo_spec::{Dtype, LayerMechanisms, MechanismConfig};
 
 use crate::{
     Activation, BatchBy, Config, ConfigError, Data, LayerSpec, Model, Optimizer, PositionEncoding,
@@ -224,6 +224,17 @@ fn attention(layers: &LayerSpec, mechanism: &MechanismConfig) -> u128 {
     d_model as u128 * all_heads as u128 * d_head as u128
 }
 
+/// Those of `count` layers.
+fn attentions(layers: &LayerSpec, mechanisms: &LayerMechanisms, count: u128) -> u128 {
+    let list = mechanisms.list();
+    let length = list.len() as u128;
+    let of_layers = list.iter().enumerate().map(|(i, mechanism)| {
+        let repetitions = (count + length - 1 - i as u128) / length;
+        repetitions * attention(layers, mechanism)
+    });
+    of_layers.sum()
+}
+
 fn parameters(model: &Model, sizes: DataSizes) -> u128 {
     let source = sizes.vocabulary as u128;
     let target = sizes.target_vocabulary.unwrap_or(sizes.vocabulary) as u128;
@@ -232,30 +243,33 @@ fn parameters(model: &Model, sizes: DataSizes) -> u128 {
     match model {
         Model::Transformer(model) => {
             let layers = model.into();
-            let encoder = attention(&layers, &model.encoder_attention) + feed_forward(&layers);
-            let decoder = attention(&layers, &model.decoder_attention)
-                + attention(&layers, &model.cross_attention)
-                + feed_forward(&layers);
+            let encoder = attentions(&layers, &model.encoder_attention, encoders)
+                + encoders * feed_forward(&layers);
+            let cross = attention(&layers, &model.cross_attention);
+            let decoder = attentions(&layers, &model.decoder_attention, decoders)
+                + decoders * (cross + feed_forward(&layers));
             let tokens = match model.tie_embeddings {
                 Tying::None => source + 2 * target,
                 Tying::Decoder => source + target,
                 Tying::All => source,
             };
             let vectors = tokens + 2 * learned(&model.positions);
-            encoders * encoder + decoders * decoder + vectors * model.d_model as u128
+            encoder + decoder + vectors * model.d_model as u128
         }
         Model::Gpt(model) => {
             let layers = model.into();
-            let layer = attention(&layers, &model.attention) + feed_forward(&layers);
+            let count = model.layers as u128;
+            let all = attentions(&layers, &model.attention, count) + count * feed_forward(&layers);
             let tokens = source * if model.tie_embeddings { 1 } else { 2 };
             let vectors = tokens + learned(&model.positions);
-            model.layers as u128 * layer + vectors * model.d_model as u128
+            all + vectors * model.d_model as u128
         }
         Model::Classifier(model) => {
             let layers = model.into();
-            let layer = attention(&layers, &model.attention) + feed_forward(&layers);
+            let count = model.layers as u128;
+            let all = attentions(&layers, &model.attention, count) + count * feed_forward(&layers);
             let vectors = source + learned(&model.positions);
-            model.layers as u128 * layer + vectors * model.d_model as u128
+            all + vectors * model.d_model as u128
         }
         Model::Seq2Seq(model) => {
             let (embedding, hidden) = (model.d_embedding as u128, model.d_hidden as u128);

@@ -46,7 +46,6 @@ pub(crate) fn new_name(path: &str, keys: &[Key]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::Values;
     use crate::sections::SECTIONS;
 
     #[test]
@@ -59,11 +58,12 @@ mod tests {
             let keys = tables.iter().flat_map(|(_, keys)| *keys);
             let mut keys: Vec<&Key> = keys.collect();
             if table.contains('.') {
-                let choices = keys.iter().filter_map(|key| match key.values {
-                    Values::Choice(choice) => Some(choice.variants),
-                    _ => None,
-                });
-                keys = choices.flatten().flat_map(|variant| variant.keys).collect();
+                let choices = keys.iter().filter_map(|key| key.values.choice());
+                let variants = choices.map(|choice| choice.variants);
+                keys = variants
+                    .flatten()
+                    .flat_map(|variant| variant.keys)
+                    .collect();
             }
             assert!(keys.iter().any(|key| key.name == name), "{new}");
         }

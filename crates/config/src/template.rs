@@ -2,7 +2,7 @@
 
 use zoo_spec::UnknownName;
 
-use crate::keys::{Values, Variant};
+use crate::keys::Variant;
 use crate::write;
 use crate::{Config, ConfigError, Model};
 
@@ -47,10 +47,7 @@ fn choices(kind: &str) -> String {
     let keys = Variant::named(Model::KINDS, kind).map_or(&[][..], |model| model.keys);
     let mut text = String::new();
     let mut last = "";
-    let choices = keys.iter().filter_map(|key| match key.values {
-        Values::Choice(choice) => Some(choice),
-        _ => None,
-    });
+    let choices = keys.iter().filter_map(|key| key.values.choice());
     for choice in choices {
         // Keys with the same choices follow each other.
         if choice.name != last {

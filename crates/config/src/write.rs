@@ -140,7 +140,12 @@ fn inline_table(variant: &Variant, value: impl Fn(&Key) -> Option<Value>) -> Str
 pub(crate) fn inline(value: &Value, values: &Values) -> String {
     let kind = value.get("kind").and_then(Value::as_str);
     match (values, value) {
-        (Values::Choice(choice), Value::Table(table)) => kind
+        (Values::Choices(choice), Value::Array(list)) => {
+            let item = |value| inline(value, &Values::Choice(*choice));
+            let items: Vec<String> = list.iter().map(item).collect();
+            format!("[{}]", items.join(", "))
+        }
+        (Values::Choice(choice) | Values::Choices(choice), Value::Table(table)) => kind
             .and_then(|kind| Variant::named(choice.variants, kind))
             .map(|variant| inline_table(variant, |key| table.get(key.name).cloned()))
             .unwrap_or_default(),

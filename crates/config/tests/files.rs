@@ -235,8 +235,8 @@ fn listops_classifiers_differ_only_in_their_attention() {
         let Model::Classifier(model) = &mut config.model else {
             panic!("{mechanism} is a classifier");
         };
-        assert_eq!(model.attention.mechanism().name(), mechanism);
-        model.attention = zoo_spec::MechanismConfig::from(Mechanism::Flash);
+        assert_eq!(model.attention.names(), mechanism);
+        model.attention = Mechanism::Flash.into();
         config
     };
     let standard = read("standard");

@@ -5,7 +5,10 @@ use std::sync::OnceLock;
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData, s};
 use zoo_attention::MechanismConfig;
 use zoo_attention::flash::FlashKernel;
-use zoo_attention::mechanisms::{Hashing, init_matrix, init_vector};
+use zoo_attention::mechanisms::{
+    Hashing, init_differential, init_log_decays, init_matrix, init_strengths, init_table,
+    init_vector,
+};
 use zoo_attention::scan::RandomFeatures;
 use zoo_oracle::{
     Difference, Formula, Mask, Mismatch, Parameter, Precision, Problem, Solution, Tolerance,
@@ -82,6 +85,17 @@ pub fn reference_problem(
             seed,
             d_head,
         } => RandomFeatures::new(count, seed).directions(d_head),
+        Parameter::Sinks { heads } => vec![0.0; heads],
+        Parameter::Table { heads, num_buckets } => rounded(init_table(heads, num_buckets), dtype),
+        // They are not rounded, since their sums may be large.
+        Parameter::LogDecays {
+            batch,
+            heads,
+            seq,
+            width,
+        } => init_log_decays([batch, heads, seq, width]),
+        Parameter::Strengths { batch, heads, seq } => init_strengths([batch, heads, seq, 1]),
+        Parameter::Differential { half } => rounded(init_differential(half), dtype),
         Parameter::Vector { heads, d_head } => rounded(init_vector(heads, d_head), dtype),
         Parameter::Matrix { heads, d_head } => rounded(init_matrix(heads, d_head), dtype),
         Parameter::HashDirections {
@@ -98,7 +112,23 @@ pub fn reference_problem(
     let mut reference =
         reference.unwrap_or_else(|| panic!("{mechanism:?} does not accept {}", problem.name));
     // LibTorch's kernels have their own random generator.
-    let is_softmax = matches!(reference.formula, Formula::Softmax);
+    let is_softmax = match reference.formula {
+        Formula::Softmax
+        | Formula::Sink(_)
+        | Formula::Relative(_)
+        | Formula::Forgetting(_)
+        | Formula::Differential { .. } => true,
+        Formula::Additive(_)
+        | Formula::Multiplicative(_)
+        | Formula::LocalPredictive { .. }
+        | Formula::Argmax
+        | Formula::Sampled { .. }
+        | Formula::Sigmoid(_)
+        | Formula::Linear(_)
+        | Formula::Lsh(_)
+        | Formula::Retention(_)
+        | Formula::Gated(_) => false,
+    };
     let is_aten = is_softmax && tensors.kernel() == FlashKernel::Aten;
     if reference.dropout.is_some() && is_aten {
         reference.dropout_mask = Some(dropout_mask(mechanism, tensors));

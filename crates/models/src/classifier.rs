@@ -28,10 +28,10 @@ use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Linear};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
-use zoo_attention::{AttentionError, MechanismConfig};
+use zoo_attention::AttentionError;
 use zoo_kernels::{Activation, dropout, linear};
 use zoo_spec::keys::check_keys;
-use zoo_spec::{ClassifierSpec, Norm, Pooling};
+use zoo_spec::{ClassifierSpec, LayerMechanisms, Norm, Pooling};
 
 use crate::blocks::{
     LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
@@ -91,14 +91,14 @@ impl ClassifierConfig {
         ModelError::at_least("classes", 1, self.classes)?;
         check_keys(&self.spec, ClassifierSpec::KEYS)?;
         self.plan()
-            .check("attention", &self.spec.attention, Role::Bidirectional)
+            .check_all("attention", &self.spec.attention, Role::Bidirectional)
     }
 
     fn build(&self, device: &Device) -> Classifier {
         let (plan, spec) = (self.plan(), &self.spec);
         let d_model = spec.d_model;
         let initializer = normal(1.0 / (d_model as f64).sqrt());
-        let layer = |_| plan.layer(&spec.attention, None, device);
+        let layer = |layer| plan.layer(spec.attention.of_layer(layer), None, device);
         Classifier {
             embedding: EmbeddingConfig::new(self.vocabulary, d_model)
                 .with_initializer(initializer.clone())
@@ -259,20 +259,23 @@ impl Classifier {
     pub fn summary(&self) -> Summary {
         let config = &self.config;
         let spec = &config.spec;
-        let (d_model, mechanism) = (spec.d_model, spec.attention.mechanism());
+        let (d_model, mechanisms) = (spec.d_model, spec.attention.names());
         let table = format!("{} x {d_model}", config.vocabulary);
         let positions = spec.positions.name();
-        let layers = config.plan().sizes(spec.layers, mechanism.name());
+        let layers = config.plan().sizes(spec.layers, &mechanisms);
         let layer_params = self.layers.iter().map(TransformerLayer::parameters);
         let layer_params = layer_params.sum::<usize>() + self.norm.num_params();
         let pooling_params = self.pooling.num_params() + self.cls.num_params();
         let head = format!("{d_model} x {}", config.classes);
-        Summary::new(format!("classifier of {} layers, {mechanism}", spec.layers))
-            .with("embedding", table, self.embedding.num_params())
-            .with("positions", positions, self.positions.num_params())
-            .with("layers", layers, layer_params)
-            .with("pooling", spec.pooling.name(), pooling_params)
-            .with("head", head, self.head.num_params())
+        Summary::new(format!(
+            "classifier of {} layers, {mechanisms}",
+            spec.layers
+        ))
+        .with("embedding", table, self.embedding.num_params())
+        .with("positions", positions, self.positions.num_params())
+        .with("layers", layers, layer_params)
+        .with("pooling", spec.pooling.name(), pooling_params)
+        .with("head", head, self.head.num_params())
     }
 
     /// Prepends the CLS token, if any; returns the new lengths, too.

@@ -113,6 +113,7 @@ impl TransformerEncoderConfig {
             activation: self.activation,
             positions: self.positions,
             qk_norm: false,
+            output_gate: false,
             temperature: 1.0,
             softcap: None,
             entropy_penalty: 0.0,

@@ -38,8 +38,8 @@ pub use transformer::{
     EncoderOutput, Transformer, TransformerAttention, TransformerConfig, TransformerState,
 };
 pub use zoo_spec::{
-    Activation, Alignment, Cell, ClassifierSpec, GptSpec, HanSpec, InputFeeding, Norm, Pooling,
-    PositionEncoding, Seq2SeqSpec, TransformerSpec, Tying,
+    Activation, Alignment, Cell, ClassifierSpec, GptSpec, HanSpec, InputFeeding, LayerMechanisms,
+    Norm, Pooling, PositionEncoding, Seq2SeqSpec, TransformerSpec, Tying,
 };
 
 // For measurements and tests that compare this project's kernels with Burn's operations.

@@ -3,7 +3,10 @@
 
 use zoo_spec::{Linear, LinearFeatures, LocalP, Lsh, Mechanism, MechanismConfig, Performer};
 
-use crate::{FeatureMap, Formula, Inputs, Mask, Parameter, Problem, catalogue, solve};
+use crate::{
+    FeatureMap, Formula, GatedRecurrence, Inputs, Mask, Parameter, Problem, RelativeTable,
+    catalogue, solve,
+};
 
 /// `Σ output_grad · context`
 fn loss(problem: &Problem, inputs: &Inputs) -> f64 {
@@ -91,10 +94,21 @@ fn input_gradients_match() {
         Mechanism::Additive.into(),
         Lsh::new(2, 2, 0).into(),
         LocalP { window: 2 }.into(),
+        Mechanism::Sink.small_for_tests(),
+        Mechanism::Sigmoid.into(),
+        Mechanism::Differential.into(),
+        Mechanism::Relative.small_for_tests(),
+        Mechanism::Forgetting.into(),
         Mechanism::Linear.into(),
         relu.into(),
         performer.into(),
         MechanismConfig::from(Mechanism::Retention),
+        Mechanism::Lightning.into(),
+        Mechanism::Mamba2.into(),
+        Mechanism::Gla.into(),
+        Mechanism::Delta.into(),
+        Mechanism::GatedDelta.into(),
+        Mechanism::Kda.into(),
     ] {
         // Exponentials of squares: with large inputs, no step is small enough.
         for problem in tiny.iter().filter(|problem| problem.std <= 1.0) {
@@ -118,6 +132,8 @@ fn random_parameter(parameter: Parameter) -> Vec<f32> {
             let sign = |x: &f32| if *x > 0.0 { 1.0 } else { 0.0 };
             values.iter().map(sign).collect()
         }
+        Parameter::LogDecays { .. } => values.iter().map(|x| -x.abs()).collect(),
+        Parameter::Strengths { .. } => values.iter().map(|x| x.abs().min(1.0)).collect(),
         _ => values,
     }
 }
@@ -191,4 +207,52 @@ fn parameter_gradients_match() {
             }
         }
     }
+}
+
+#[test]
+fn other_parameter_gradients_match() {
+    let random = |count: usize| Problem::new("learned", [1, 1, count, 1, 1]).inputs().query;
+    let problem = Problem::new("parameters", [2, 2, 5, 8, 4])
+        .with_mask(Mask::All(vec![Mask::Causal, Mask::KeyLengths(vec![8, 5])]))
+        .with_kv_heads(1);
+    let inputs = problem.inputs();
+    type Build = fn(&[f32]) -> Formula;
+    let formulas: [(usize, Build); 7] = [
+        (2, |values| Formula::Sink(values.to_vec())),
+        (2 * 2 * 8, |values| Formula::Forgetting(values.to_vec())),
+        (4 * 2, |values| Formula::Differential {
+            vectors: values.to_vec(),
+            lambda_init: 0.5,
+        }),
+        // Decays of one KV head, then strengths.
+        (16, |values| recurrence(values, 16, false)),
+        (32, |values| recurrence(values, 16, true)),
+        (16 * 5, |values| recurrence(values, 64, true)),
+        (2 * 6, |values| {
+            Formula::Relative(RelativeTable {
+                values: values.to_vec(),
+                num_buckets: 6,
+                max_distance: 5,
+                bidirectional: false,
+            })
+        }),
+    ];
+    for (count, formula) in formulas {
+        let values = random(count);
+        let with = |values: &[f32]| problem.clone().with_formula(formula(values));
+        let analytic = solve(&with(&values), &inputs).d_parameter;
+        let numerical = gradient(&values, |values| loss(&with(values), &inputs));
+        let name = format!("{:?}", with(&[]).formula);
+        assert!(analytic.iter().any(|x| *x != 0.0), "{name} is zero");
+        assert_gradient_close(RELATIVE, "parameters", &name, &analytic, &numerical);
+    }
+}
+
+fn recurrence(values: &[f32], decays: usize, is_delta: bool) -> Formula {
+    let (log_decays, strengths) = values.split_at(decays.min(values.len()));
+    Formula::Gated(GatedRecurrence {
+        log_decays: log_decays.to_vec(),
+        strengths: strengths.to_vec(),
+        is_delta,
+    })
 }

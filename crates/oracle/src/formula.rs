@@ -34,12 +34,88 @@ pub enum Formula {
         /// Seed of the noise.
         seed: u64,
     },
+    /// `exp(s_ij) / (exp(sink) + Σ_j exp(s_ij))` with the sink of each query head.
+    Sink(Vec<f32>),
+    /// `1 / (1 + exp(-(s_ij - ln n)))` with this `n`.
+    Sigmoid(usize),
+    /// Softmax of `s_ij + table[bucket(j - i)]`.
+    Relative(RelativeTable),
+    /// Softmax of `s_ij + Σ_l g_l` over the positions `l` after the key up to the query, with the
+    /// `g` of each position: `[batch, heads, seq_k]`.
+    Forgetting(Vec<f32>),
+    /// Softmax of the scores of the first half of queries and keys, minus `λ` times that of the
+    /// second half. `λ` is `exp(a·b) - exp(c·d)` of these four vectors plus a constant.
+    Differential {
+        /// The vectors `a`, `b`, `c` and `d`, concatenated.
+        vectors: Vec<f32>,
+        /// The constant.
+        lambda_init: f64,
+    },
     /// `φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j)`
     Linear(FeatureMap),
     /// Softmax over the keys in the chunks of the query. Keys are the normalised queries.
     Lsh(Hashing),
     /// `scale · γ^(i - j) q_i·k_j`, with a `γ` for each KV head.
     Retention(Vec<f64>),
+    /// A recurrence whose decays depend on the position.
+    Gated(GatedRecurrence),
+}
+
+/// `S_t = D_t diag(a_t) S_(t-1) + b_t k_t v_tᵀ` with outputs `scale · q_t · S_t`. `D_t` is 1, or for the
+/// delta rule `1 - b_t k_t k_tᵀ`, whose queries and keys are divided by `sqrt(|x|² + 1e-6)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GatedRecurrence {
+    /// `[batch, kv_heads, seq_k, width]`: the logarithms of `a`; the width is 1 or `d_head`. Empty
+    /// is no decay.
+    pub log_decays: Vec<f32>,
+    /// `[batch, kv_heads, seq_k]`: the `b`; empty is 1.
+    pub strengths: Vec<f32>,
+    /// Whether it is a delta rule.
+    pub is_delta: bool,
+}
+
+/// Biases of relative positions, as in T5.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RelativeTable {
+    /// A bias for each bucket, those of a head after those of the one before.
+    pub values: Vec<f32>,
+    /// Number of buckets.
+    pub num_buckets: usize,
+    /// Distances from this one on are in the last bucket.
+    pub max_distance: usize,
+    /// Whether later keys have the second half of the buckets.
+    pub bidirectional: bool,
+}
+
+impl RelativeTable {
+    /// The index of the bias of a key that is `relative` positions after its query.
+    pub(crate) fn index(&self, head: usize, relative: i64) -> usize {
+        let mut bucket = 0;
+        let mut count = self.num_buckets;
+        if self.bidirectional {
+            count /= 2;
+            if relative > 0 {
+                bucket = count;
+            }
+        }
+        let distance = match self.bidirectional {
+            true => relative.abs(),
+            false => (-relative).max(0),
+        } as usize;
+        let linear = count / 2;
+        bucket += if distance < linear {
+            distance
+        } else if distance >= self.max_distance {
+            count - 1
+        } else {
+            // T5 computes these logarithms in single precision, which matters where one is whole.
+            let numerator = (distance as f32 / linear as f32).ln();
+            let denominator = (self.max_distance as f64 / linear as f64).ln() as f32;
+            let steps = numerator / denominator * (count - linear) as f32;
+            (linear + steps as usize).min(count - 1)
+        };
+        head * self.num_buckets + bucket
+    }
 }
 
 /// Feature map `φ(x)` of a query or key `x`.

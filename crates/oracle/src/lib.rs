@@ -11,11 +11,13 @@
 //! - [`Precision`] and [`Tolerance`]: maximum error of a backend, with reasons.
 
 mod catalogue;
+mod differential;
 mod dropout;
 mod entropy;
 #[cfg(test)]
 mod finite_differences;
 mod formula;
+mod gated;
 mod linear;
 mod local_predictive;
 mod lsh;
@@ -30,7 +32,7 @@ mod tolerance;
 
 pub use catalogue::{bench_only, catalogue, find};
 pub use entropy::{Entropies, entropy};
-pub use formula::{FeatureMap, Formula};
+pub use formula::{FeatureMap, Formula, GatedRecurrence, RelativeTable};
 pub use lsh::{Hashing, nearest_hashes};
 pub use mask::Mask;
 pub use mechanisms::{Parameter, expected_kv_heads};

@@ -54,11 +54,13 @@ pub enum Requirement {
     DifferentLengths,
     /// Fewer key and value heads than query heads.
     SharedHeads,
+    /// An odd head dimension.
+    OddHead,
 }
 
 impl Requirement {
     /// All requirements.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Softcap,
         Self::Alibi,
         Self::Bias,
@@ -67,6 +69,7 @@ impl Requirement {
         Self::Bidirectional,
         Self::DifferentLengths,
         Self::SharedHeads,
+        Self::OddHead,
     ];
 
     /// The problem with this requirement.
@@ -92,6 +95,10 @@ impl Requirement {
                 kv_heads: problem.kv_heads.min(problem.heads / 2),
                 ..problem
             },
+            Self::OddHead => Problem {
+                d_head: problem.d_head | 1,
+                ..problem
+            },
         }
     }
 
@@ -106,6 +113,7 @@ impl Requirement {
             Self::Bidirectional => !is_causal(&problem.mask),
             Self::DifferentLengths => problem.seq_q != problem.seq_k,
             Self::SharedHeads => problem.kv_heads < problem.heads,
+            Self::OddHead => problem.d_head % 2 == 1,
         }
     }
 
@@ -119,6 +127,7 @@ impl Requirement {
             Self::Dropout => capabilities.options.dropout,
             Self::DenseMask => capabilities.options.dense_mask,
             Self::Bidirectional => capabilities.bidirectional,
+            Self::OddHead => capabilities.odd_d_head,
             Self::DifferentLengths | Self::SharedHeads => match capabilities.kv_heads {
                 KvHeads::FromQueries => Err("the queries are the keys"),
                 KvHeads::Any | KvHeads::Exactly(_) | KvHeads::Quarter => Ok(()),

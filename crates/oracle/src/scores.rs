@@ -19,6 +19,10 @@
 //! with `s = t + b` and `dt = ds` without softcap, and `f` the dropout factor: 0 or
 //! `1/(1 - probability)`.
 //!
+//! With a sink, the softmax has one more score, whose weight multiplies no value. Forget gates and
+//! relative positions are biases, whose gradients are sums of `ds`. Sigmoid attention has `a_ij =
+//! sigmoid(s_ij)` and `ds_ij = a_ij (1 - a_ij) da_ij`.
+//!
 //! Hard attention has `p = 1` for the first `j` with the largest `s`, plus noise if it is sampled.
 //! Without noise its scores have no gradient.
 
@@ -90,17 +94,32 @@ pub(crate) fn solve_scores(
             };
             let mut score = Score::new(problem, inputs, &slopes, row.index(j), product);
             if let Formula::Sampled { seed, .. } = formula {
-                let noise = noise(*seed, row.index(j));
-                score.value += noise;
-                score.max_term = score.max_term.max(noise.abs());
+                score.add(noise(*seed, row.index(j)));
+            }
+            if let Formula::Sigmoid(n) = formula {
+                score.add(-(*n as f64).ln());
+            }
+            if let Some(term) = parameter_term(problem, &row, j) {
+                score.add(term.value);
+                score.max_term = score.max_term.max(term.max_term);
             }
             score
         };
+        let sink = match formula {
+            Formula::Sink(sinks) => Some(f64::from(sinks[row.head])),
+            _ => None,
+        };
         let scores: Vec<Score> = visible.iter().map(score).collect();
-        let max = (scores.iter().map(|score| score.value)).fold(f64::NEG_INFINITY, f64::max);
-        let exponential = |score: &Score| ((score.value - max) / temperature).exp();
-        let sum: f64 = scores.iter().map(exponential).sum();
-        let soft: Vec<f64> = scores.iter().map(|s| exponential(s) / sum).collect();
+        let max = (scores.iter().map(|score| score.value))
+            .chain(sink)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let exponential = |score: f64| ((score - max) / temperature).exp();
+        let values = scores.iter().map(|score| score.value);
+        let sum: f64 = values.clone().chain(sink).map(exponential).sum();
+        let soft: Vec<f64> = match formula {
+            Formula::Sigmoid(_) => values.map(|score| 1.0 / (1.0 + (-score).exp())).collect(),
+            _ => values.map(|score| exponential(score) / sum).collect(),
+        };
         if !visible.is_empty() {
             solution.log_sum_exp[i] = max / temperature + sum.ln();
         }
@@ -131,6 +150,13 @@ pub(crate) fn solve_scores(
             .map(|&j| dropout(j) * gaussian(j) * dot(&output_grad, value(j)))
             .collect();
         let mean = dot(&soft, &d_soft);
+        if let (Some(sink), false) = (sink, visible.is_empty()) {
+            let weight = exponential(sink) / sum;
+            solution.d_parameter[row.head] -= weight * mean;
+            let terms: f64 = soft.iter().zip(&d_soft).map(|(a, d)| (a * d).abs()).sum();
+            solution.terms.d_parameter += weight * terms;
+            solution.largest_score = solution.largest_score.max(sink.abs());
+        }
         for (x, &j) in visible.iter().enumerate() {
             let score = &scores[x];
             let rounding = prediction.as_ref().map_or(0.0, |p| p.rounding(j));
@@ -138,7 +164,16 @@ pub(crate) fn solve_scores(
             solution.largest_score = solution.largest_score.max(term);
 
             let slope = soft[x] / temperature;
-            let d_score = slope * (d_soft[x] - mean);
+            let d_score = match formula {
+                Formula::Sigmoid(_) => soft[x] * (1.0 - soft[x]) * d_soft[x],
+                _ => slope * (d_soft[x] - mean),
+            };
+            if let Some(term) = parameter_term(problem, &row, j) {
+                for index in term.indices {
+                    solution.d_parameter[index] += d_score;
+                }
+                solution.terms.d_parameter += (slope * d_soft[x]).abs();
+            }
             d_score_terms = d_score_terms.max((slope * d_soft[x]).abs());
             if let Some(b) = bias_index_of(j) {
                 solution.d_bias[b] += d_score;
@@ -191,6 +226,47 @@ pub(crate) fn solve_scores(
     terms.d_key = d_product_terms * max_abs(query);
     terms.d_bias = (bias_squares.into_iter().map(f64::sqrt)).fold(d_score_terms, f64::max);
     solution
+}
+
+/// A term of a score that is a sum of elements of a parameter.
+struct ParameterTerm {
+    value: f64,
+    /// Largest absolute value from which it may be computed.
+    max_term: f64,
+    /// The elements that are added.
+    indices: std::ops::Range<usize>,
+}
+
+/// The term of the score of a key, if the formula has one.
+fn parameter_term(problem: &Problem, row: &Row, j: usize) -> Option<ParameterTerm> {
+    // Both counted from the end, where query and key are aligned.
+    let relative = (problem.seq_q - row.i) as i64 - (problem.seq_k - j) as i64;
+    match &problem.formula {
+        Formula::Relative(table) => {
+            let index = table.index(row.head, relative);
+            let value = f64::from(table.values[index]);
+            Some(ParameterTerm {
+                value,
+                max_term: value.abs(),
+                indices: index..index + 1,
+            })
+        }
+        Formula::Forgetting(log_decays) => {
+            let first = (row.example * problem.heads + row.head) * problem.seq_k;
+            let sum = |range: std::ops::Range<usize>| -> f64 {
+                log_decays[range].iter().map(|&x| f64::from(x)).sum()
+            };
+            // The key is not after the query.
+            let indices = first + j + 1..first + j + 1 + relative.unsigned_abs() as usize;
+            Some(ParameterTerm {
+                value: sum(indices.clone()),
+                // It is a difference of the sums over all earlier positions.
+                max_term: sum(first..indices.end).abs(),
+                indices,
+            })
+        }
+        _ => None,
+    }
 }
 
 /// The factor by which dropout multiplies the weight of `[example, head, i, j]`.
@@ -249,6 +325,11 @@ struct Score {
 }
 
 impl Score {
+    fn add(&mut self, term: f64) {
+        self.value += term;
+        self.max_term = self.max_term.max(term.abs());
+    }
+
     /// The score of `[example, head, i, j]`, given its scaled product.
     fn new(
         problem: &Problem,

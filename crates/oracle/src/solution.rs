@@ -1,6 +1,8 @@
 //! Solutions of attention problems, and the functions that compute them.
 
-use crate::formula::Formula;
+use crate::differential::solve_differential;
+use crate::formula::{Formula, RelativeTable};
+use crate::gated::solve_gated;
 use crate::linear::solve_linear;
 use crate::lsh::solve_lsh;
 use crate::problem::{Inputs, Problem};
@@ -33,6 +35,10 @@ pub struct Solution {
     pub d_value: Vec<f64>,
     /// Shape of the problem's bias; empty if it has none.
     pub d_bias: Vec<f64>,
+    /// Gradient of sinks, of biases of relative positions, of the logarithms of decays, or of the
+    /// vectors of differential attention, in the shape of the parameter. Of a recurrence, those of
+    /// the decays, then those of the strengths.
+    pub d_parameter: Vec<f64>,
     /// `[heads, d_head]`: gradient of the vectors of an additive score or of predicted positions.
     pub d_vector: Vec<f64>,
     /// `[heads, d_head, d_head]`: gradient of the matrices of a multiplicative score or of
@@ -53,6 +59,8 @@ pub struct Terms {
     pub d_bias: f64,
     /// Terms of the gradient of the vectors of predicted positions.
     pub d_vector: f64,
+    /// Sum of the terms of an element of [`Solution::d_parameter`].
+    pub d_parameter: f64,
 }
 
 impl Solution {
@@ -69,6 +77,16 @@ impl Solution {
             d_key: vec![0.0; inputs.key.len()],
             d_value: vec![0.0; inputs.value.len()],
             d_bias: vec![0.0; inputs.bias.len()],
+            d_parameter: match &problem.formula {
+                Formula::Sink(values)
+                | Formula::Forgetting(values)
+                | Formula::Relative(RelativeTable { values, .. })
+                | Formula::Differential {
+                    vectors: values, ..
+                } => vec![0.0; values.len()],
+                Formula::Gated(gates) => vec![0.0; gates.log_decays.len() + gates.strengths.len()],
+                _ => Vec::new(),
+            },
             d_vector: match &problem.formula {
                 Formula::Additive(vectors) | Formula::LocalPredictive { vectors, .. } => {
                     vec![0.0; vectors.len()]
@@ -100,11 +118,20 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Solut
         | Formula::Additive(_)
         | Formula::Multiplicative(_)
         | Formula::LocalPredictive { .. }
+        | Formula::Sink(_)
+        | Formula::Sigmoid(_)
+        | Formula::Relative(_)
+        | Formula::Forgetting(_)
         | Formula::Argmax
         | Formula::Sampled { .. } => solve_scores(problem, inputs, queries, None, &|_, _| {}),
+        Formula::Differential {
+            vectors,
+            lambda_init,
+        } => solve_differential(problem, vectors, *lambda_init, inputs, queries),
         Formula::Lsh(hashing) => solve_lsh(problem, hashing, inputs, queries),
         Formula::Linear(features) => solve_linear(problem, Some(features), &[], inputs, queries),
         Formula::Retention(decays) => solve_linear(problem, None, decays, inputs, queries),
+        Formula::Gated(gates) => solve_gated(problem, gates, inputs, queries),
     }
 }
 

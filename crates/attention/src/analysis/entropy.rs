@@ -77,7 +77,12 @@ impl Entropies {
             | WeightFunction::Features(_)
             | WeightFunction::Hashed(_)
             | WeightFunction::Hard(_) => materialised_entropies(weight_fn, query, key, options),
-            WeightFunction::Retention(_) | WeightFunction::Predicted(..) => {
+            WeightFunction::Retention(_)
+            | WeightFunction::Gated(_)
+            | WeightFunction::Sink(_)
+            | WeightFunction::Sigmoid
+            | WeightFunction::Differential(_)
+            | WeightFunction::Predicted(..) => {
                 panic!("weights that do not sum to one have no entropy")
             }
         }

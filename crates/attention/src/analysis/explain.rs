@@ -7,17 +7,18 @@
 //! The weights are recomputed for these queries only, `rows x seq_k` for each head. No larger
 //! matrix is allocated, except by mechanisms that materialise one anyway.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Bool, Tensor, activation};
 
-use crate::analysis::weights::WeightFunction;
+use crate::analysis::weights::{GatedWeights, WeightFunction};
+use crate::mechanisms::differential::halves;
 use crate::mechanisms::hard::hard_with_weights;
 use crate::mechanisms::local_p::local_predictive_with_weights;
 use crate::mechanisms::standard::{apply_score_options, dot_products, softmax as weights_of};
-use crate::mechanisms::{self, MechanismConfig, Params, additive, multiplicative};
+use crate::mechanisms::{self, Call, Inputs, MechanismConfig, Params, additive, multiplicative};
 use crate::mechanisms::{lsh_mask, normalize_rows};
 use crate::pattern::select_rows_broadcast;
 use crate::precision::{narrow, widen};
-use crate::scan::{linear_weights, retention_weights};
+use crate::scan::{gated_weights, linear_weights, retention_weights};
 use crate::shape::select_indices;
 use crate::{AttentionOptions, AttentionShape};
 
@@ -47,12 +48,13 @@ pub fn explain(
     options: &AttentionOptions,
     rows: &[usize],
 ) -> Tensor<4> {
-    let shape = AttentionShape::from_tensors(OP, &query, &key, &key);
+    AttentionShape::from_tensors(OP, &query, &key, &key);
     let mechanism = mechanism.into();
     let mechanism = mechanisms::implementation(&mechanism);
-    let weight_fn = mechanism.weight_fn(&Params::default(), &query, &shape);
-    let options = mechanism.options(options, shape.seq_k, shape.d_head);
-    explain_with(&weight_fn, query, key, &options, rows)
+    let (params, inputs) = (&Params::default(), Inputs::new([query, key.clone(), key]));
+    let weight_fn = mechanism.weight_fn(&inputs, params);
+    let options = mechanism.options(&inputs, Call { params, options });
+    explain_with(&weight_fn, inputs.query, inputs.key, &options, rows)
 }
 
 const OP: &str = "attention weights";
@@ -73,7 +75,7 @@ pub(crate) fn explain_with(
     }
     let stored = query.dtype();
     let selected = || select_indices(query.clone(), 2, rows);
-    let softmax = |scores: Tensor<4>| {
+    let masked = |scores: Tensor<4>| {
         let options = AttentionOptions {
             bias: options
                 .bias
@@ -84,6 +86,10 @@ pub(crate) fn explain_with(
         let device = scores.device();
         let mask = options.pattern.dense_mask_rows(OP, &shape, rows, &device);
         let scores = apply_score_options(scores, &options, &shape, rows.iter().copied());
+        (scores, mask)
+    };
+    let softmax = |scores: Tensor<4>| {
+        let (scores, mask) = masked(scores);
         narrow(weights_of(scores, mask), stored)
     };
     let scale = options.scale.unwrap_or(shape.default_scale());
@@ -115,7 +121,44 @@ pub(crate) fn explain_with(
             let scores = apply_score_options(scores, options, &shape, rows.iter().copied());
             narrow(weights_of(scores, Some(mask)), stored)
         }
-        // The last two materialise all weights.
+        WeightFunction::Sink(sink) => {
+            let (scores, mask) = masked(dot_products(widen(selected()), widen(key), scale, &shape));
+            narrow(weights_with_sink(scores, mask, sink.clone()), stored)
+        }
+        WeightFunction::Sigmoid => {
+            let (scores, mask) = masked(dot_products(widen(selected()), widen(key), scale, &shape));
+            let weights = activation::sigmoid(scores);
+            narrow(
+                match mask {
+                    Some(mask) => {
+                        let dims = weights.dims();
+                        weights.mask_fill(mask.expand(dims), 0.0)
+                    }
+                    None => weights,
+                },
+                stored,
+            )
+        }
+        WeightFunction::Differential(lambda) => {
+            let [query, key] = [widen(selected()), widen(key)].map(halves);
+            let scale = options
+                .scale
+                .unwrap_or(1.0 / (shape.d_head as f64 / 2.0).sqrt());
+            let [first, second] = [0, 1].map(|half| {
+                let (query, key) = (query[half].clone(), key[half].clone());
+                let (scores, mask) = masked(dot_products(query, key, scale, &shape));
+                weights_of(scores, mask)
+            });
+            narrow(
+                first - second * lambda.clone().reshape([1, 1, 1, 1]),
+                stored,
+            )
+        }
+        // The last three materialise all weights.
+        WeightFunction::Gated(gated) => {
+            let GatedWeights { op, gates, update } = gated.as_ref();
+            gated_weights(op, [query, key], gates, *update, scale, options, rows)
+        }
         WeightFunction::Hard(selection) => {
             let output = hard_with_weights(query, key.clone(), key, *selection, options);
             select_indices(output.into_weights(), 2, rows)
@@ -127,4 +170,26 @@ pub(crate) fn explain_with(
             select_indices(output.into_weights(), 2, rows)
         }
     }
+}
+
+/// The weights of the keys in a softmax over them and a sink, `[heads]`.
+fn weights_with_sink(
+    scores: Tensor<4>,
+    mask: Option<Tensor<4, Bool>>,
+    sink: Tensor<1>,
+) -> Tensor<4> {
+    let dims = scores.dims();
+    let [batch, heads, rows, _] = dims;
+    let sink = widen(sink).reshape([1, heads, 1, 1]);
+    let sink = sink.expand([batch, heads, rows, 1]);
+    let mask = mask.map(|mask| mask.expand(dims));
+    let fill = |tensor: Tensor<4>, value: f32| match &mask {
+        Some(mask) => tensor.mask_fill(mask.clone(), value),
+        None => tensor,
+    };
+    let scores = fill(scores, f32::MIN);
+    let max = scores.clone().max_dim(3).max_pair(sink.clone()).detach(); // [batch, heads, rows, 1]
+    let exponentials = fill((scores - max.clone()).exp(), 0.0);
+    let sum = exponentials.clone().sum_dim(3) + (sink - max).exp();
+    exponentials / sum
 }

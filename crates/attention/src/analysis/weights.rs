@@ -3,7 +3,8 @@
 use burn::tensor::Tensor;
 use zoo_spec::Lsh;
 
-use crate::scan::FeatureMap;
+use crate::mechanisms::Gates;
+use crate::scan::{FeatureMap, Update};
 
 pub(crate) enum WeightFunction {
     /// Softmax of dot products.
@@ -16,13 +17,28 @@ pub(crate) enum WeightFunction {
     Features(FeatureMap),
     /// Dot products with exponential decay, one decay for each key/value head.
     Retention(Vec<f64>),
+    /// The weights of a gated recurrence.
+    Gated(Box<GatedWeights>),
     /// Softmax over keys with the same hash, the keys being normalised queries.
     Hashed(Lsh),
+    /// Softmax over the keys and a sink, `[heads]`.
+    Sink(Tensor<1>),
+    /// The sigmoid of dot products.
+    Sigmoid,
+    /// The difference of the softmax of two halves, with a factor `[1]` for the second.
+    Differential(Tensor<1>),
     /// A one-hot selection.
     Hard(HardSelection),
     /// Softmax with a Gaussian around a predicted position, within a window. The position is
     /// predicted by vectors and matrices.
     Predicted(Box<(Tensor<2>, Tensor<3>)>, usize),
+}
+
+/// A gated recurrence and the gates of its keys.
+pub(crate) struct GatedWeights {
+    pub(crate) op: &'static str,
+    pub(crate) gates: Gates,
+    pub(crate) update: Update,
 }
 
 /// How hard attention selects its key.

@@ -18,6 +18,8 @@ pub struct KvCache {
     initial_capacity: usize,
     /// How many of the last positions are retained; `usize::MAX` for all.
     retained: usize,
+    /// How many positions at the start are retained besides them.
+    first: usize,
 }
 
 impl KvCache {
@@ -28,6 +30,7 @@ impl KvCache {
             len: 0,
             initial_capacity: capacity.max(1),
             retained: usize::MAX,
+            first: 0,
         }
     }
 
@@ -37,6 +40,15 @@ impl KvCache {
     ///
     /// If `size` is 0.
     pub fn ring(size: usize) -> Self {
+        Self::ring_after(0, size)
+    }
+
+    /// An empty cache that retains the first positions and, of those after them, the last `size`.
+    ///
+    /// # Panics
+    ///
+    /// If `size` is 0.
+    pub fn ring_after(first: usize, size: usize) -> Self {
         assert!(
             size > 0,
             "KV cache: a ring buffer needs at least one position, got 0"
@@ -44,6 +56,7 @@ impl KvCache {
         // Grows on demand: a window may be wider than any sequence.
         Self {
             retained: size,
+            first,
             ..Self::new(64)
         }
     }
@@ -60,7 +73,7 @@ impl KvCache {
 
     /// Number of stored elements of keys and values, without unused capacity.
     pub fn num_elements(&self) -> usize {
-        let filled = self.retained.min(self.len);
+        let filled = self.capacity_limit().min(self.len);
         let elements = |rows: &Tensor<4>| {
             let [batch, kv_heads, _, width] = rows.dims();
             batch * kv_heads * filled * width
@@ -97,7 +110,7 @@ impl KvCache {
         // The rows are taken out to be updated in place: nothing may panic from there on.
         self.check(&key, &value);
         let [_, _, new, _] = key.dims();
-        let filled = self.retained.min(self.len + new);
+        let filled = self.capacity_limit().min(self.len + new);
         let [keys, values] = match self.rows.take() {
             Some(rows) => rows,
             None => [&key, &value].map(|tensor| self.allocate_like(tensor)),
@@ -157,7 +170,7 @@ impl KvCache {
     fn write(&self, mut rows: Tensor<4>, new: Tensor<4>, filled: usize) -> Tensor<4> {
         let [_, _, capacity, _] = rows.dims();
         if filled > capacity {
-            let target = (2 * capacity).max(filled).min(self.retained);
+            let target = (2 * capacity).max(filled).min(self.capacity_limit());
             rows = pad_rows(rows, [0, target - capacity], 0.0);
         }
         let [batch, heads, count, width] = new.dims();
@@ -169,17 +182,29 @@ impl KvCache {
         rows
     }
 
-    /// Where to write which of `new` rows: one range, or two in a ring buffer that wraps around.
+    /// The largest number of positions that are retained.
+    fn capacity_limit(&self) -> usize {
+        self.retained.saturating_add(self.first)
+    }
+
+    /// Where to write which of `new` rows: the first positions, and those of the ring buffer, which
+    /// may wrap around.
     fn ranges_of(&self, new: usize) -> Vec<(usize, Range<usize>)> {
         let size = self.retained;
-        let first = new.saturating_sub(size);
-        let start = (self.len + first) % size;
+        let at_start = self.first.saturating_sub(self.len).min(new);
+        // Of the others, only the last have to be written.
+        let first = at_start.max(new.saturating_sub(size));
+        let start = (self.len + first).saturating_sub(self.first) % size;
         let until_end = (new - first).min(size - start);
-        let mut ranges = vec![(start, first..first + until_end)];
-        if first + until_end < new {
-            ranges.push((0, first + until_end..new));
-        }
+        let ranges = [
+            (self.len, 0..at_start),
+            (self.first + start, first..first + until_end),
+            (self.first, first + until_end..new),
+        ];
         ranges
+            .into_iter()
+            .filter(|(_, rows)| !rows.is_empty())
+            .collect()
     }
 
     /// Removes all positions from `len` on.
@@ -209,7 +234,7 @@ impl KvCache {
 
     fn allocate_like(&self, tensor: &Tensor<4>) -> Tensor<4> {
         let [batch, heads, new, width] = tensor.dims();
-        let capacity = self.initial_capacity.max(new).min(self.retained);
+        let capacity = self.initial_capacity.max(new).min(self.capacity_limit());
         let options = (&tensor.device(), tensor.dtype());
         Tensor::zeros([batch, heads, capacity, width], options)
     }

@@ -10,10 +10,11 @@ pub(crate) mod cache;
 use burn::tensor::Tensor;
 
 pub use crate::decode::cache::KvCache;
+use crate::decode::cache::select_batch;
 use crate::flash::reads_keys_in_place;
-use crate::mechanisms::{self, Inputs, MechanismConfig, SlidingWindow, attend};
-use crate::scan::{FeatureMap, LinearState, reject_score_options};
-use crate::{AttentionError, AttentionOptions, AttentionShape, Pattern, flash};
+use crate::mechanisms::{self, Call, Gates, Inputs, MechanismConfig, Params, Retained};
+use crate::scan::{FeatureMap, LinearState, RecurrentState, reject_score_options};
+use crate::{AttentionError, AttentionOptions, AttentionShape, Pattern};
 
 /// Cache of a mechanism for decoding token by token: keys and values, or a recurrent state.
 ///
@@ -31,6 +32,8 @@ pub struct DecodeCache {
     pub(crate) features: Option<FeatureMap>,
     /// Allocated with the first keys, which determine the sizes.
     storage: Option<Storage>,
+    /// Gates of all positions, if a layer computes them.
+    gates: Option<Gates>,
 }
 
 #[derive(Debug, Clone)]
@@ -40,7 +43,7 @@ enum Storage {
     /// Keys and values within the window, all of them visible.
     Window(KvCache),
     /// A recurrent state of constant size.
-    State { state: LinearState, len: usize },
+    State { state: RecurrentState, len: usize },
 }
 
 impl DecodeCache {
@@ -63,6 +66,7 @@ impl DecodeCache {
             capacity,
             features: None,
             storage: None,
+            gates: None,
         })
     }
 
@@ -87,11 +91,12 @@ impl DecodeCache {
 
     /// Number of stored elements, over all sequences and heads.
     pub fn num_elements(&self) -> usize {
-        match &self.storage {
+        let stored = match &self.storage {
             None => 0,
             Some(Storage::All(cache) | Storage::Window(cache)) => cache.num_elements(),
             Some(Storage::State { state, .. }) => state.num_elements(),
-        }
+        };
+        stored + self.gates.as_ref().map_or(0, Gates::num_elements)
     }
 
     /// Appends keys and values without attending. The options are those of the steps.
@@ -105,16 +110,51 @@ impl DecodeCache {
     ///
     /// If the sizes differ from those in the cache.
     pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) {
+        self.extend_with([key, value], None, options);
+    }
+
+    /// [`extend`](Self::extend) with the gates of a layer.
+    pub(crate) fn extend_with(
+        &mut self,
+        [key, value]: [Tensor<4>; 2],
+        gates: Option<Gates>,
+        options: &AttentionOptions,
+    ) {
         let [_, _, new, _] = key.dims();
+        let gates = self.all_gates(gates, &key);
         match self.storage_for(&key, options) {
             Storage::All(cache) | Storage::Window(cache) => {
                 cache.append_in_place(key, value);
             }
             Storage::State { state, len } => {
                 check_for_state(options);
-                state.extend(key, value, options.scale);
+                state.extend(key, value, gates, options.scale);
                 *len += new;
+                return;
             }
+        }
+        self.gates = gates;
+    }
+
+    /// Whether the mechanism has a recurrent state.
+    fn is_recurrent(&self) -> bool {
+        let mechanism = mechanisms::implementation(&self.mechanism);
+        self.features.is_some() || mechanism.state(1).is_some()
+    }
+
+    /// The gates of all positions and of new ones; for a recurrent state, of the new ones only.
+    fn all_gates(&self, new: Option<Gates>, key: &Tensor<4>) -> Option<Gates> {
+        if self.is_recurrent() {
+            let (first, [_, _, count, _]) = (self.len(), key.dims());
+            let mechanism = mechanisms::implementation(&self.mechanism);
+            let initial = || mechanism.initial_gates(key, first + count);
+            let of_new = |gates: Gates| gates.of_positions(first..first + count);
+            return new.or_else(|| initial().map(of_new));
+        }
+        match (&self.gates, new) {
+            (Some(gates), Some(new)) => Some(gates.followed_by(&new)),
+            (None, new) => new,
+            (Some(_), None) => panic!("{OP}: this cache belongs to a layer that computes gates"),
         }
     }
 
@@ -143,22 +183,37 @@ impl DecodeCache {
         value: Tensor<4>,
         options: &AttentionOptions,
     ) -> Tensor<4> {
-        let mechanism = self.mechanism;
-        let inputs = Inputs { query, key, value };
-        self.step_with(inputs, options, |inputs, options| {
-            attend(mechanism, inputs.query, inputs.key, inputs.value, options)
-        })
+        let inputs = Inputs::new([query, key, value]);
+        self.step_with(inputs, &Params::default(), options)
     }
 
-    /// [`step`](Self::step), where `attend` computes the mechanism over all positions, with the
-    /// parameters of a layer for example.
+    /// [`step`](Self::step) with the parameters of a layer.
     pub(crate) fn step_with(
         &mut self,
-        inputs: Inputs,
+        mut inputs: Inputs,
+        params: &Params,
         options: &AttentionOptions,
-        attend_all: impl FnOnce(Inputs, &AttentionOptions) -> Tensor<4>,
     ) -> Tensor<4> {
-        let Inputs { query, key, value } = inputs;
+        inputs.gates = self.all_gates(inputs.gates, &inputs.key);
+        let gates = inputs.gates.clone().filter(|_| !self.is_recurrent());
+        let context = self.append_and_attend(inputs, params, options);
+        self.gates = gates;
+        context
+    }
+
+    /// Appends the key and value, and attends to all positions, whose gates these are.
+    fn append_and_attend(
+        &mut self,
+        inputs: Inputs,
+        params: &Params,
+        options: &AttentionOptions,
+    ) -> Tensor<4> {
+        let Inputs {
+            query,
+            key,
+            value,
+            gates,
+        } = inputs;
         let new = [&query, &key, &value].map(|tensor| tensor.dims()[2]);
         assert!(
             new == [1, 1, 1],
@@ -190,7 +245,8 @@ impl DecodeCache {
                     && is_position_independent(options)
                     && reads_keys_in_place([&query, &key, &value], &in_place)
                 {
-                    return attend_all(Inputs { query, key, value }, &in_place);
+                    let (inputs, options) = (Inputs::new([query, key, value]), &in_place);
+                    return mechanism.forward(inputs, Call { params, options }).context;
                 }
                 let [key, value] = [key, value].map(|rows| rows.slice_dim(2, 0..filled));
                 let pattern = match &options.pattern {
@@ -198,12 +254,21 @@ impl DecodeCache {
                     pattern => Pattern::Causal.and(pattern.clone()),
                 };
                 let options = options.clone().with_pattern(pattern);
-                match mechanism.window() {
+                let inputs = Inputs {
+                    gates,
+                    ..Inputs::new([query, key, value])
+                };
+                if mechanism.retained().is_some() {
                     // The new position is aligned with the last key, whichever way the
                     // window is aligned.
-                    Some(window) => attend(SlidingWindow { window }, query, key, value, &options),
-                    None => attend_all(Inputs { query, key, value }, &options),
+                    let options = match mechanism.step_pattern(filled) {
+                        Some(pattern) => options.restricted_to(pattern),
+                        None => options,
+                    };
+                    return mechanism.attend(inputs, params, &options);
                 }
+                let options = &options;
+                mechanism.forward(inputs, Call { params, options }).context
             }
             Storage::Window(cache) => {
                 assert!(
@@ -213,13 +278,14 @@ impl DecodeCache {
                 );
                 let [key, value] = cache.append(key, value);
                 let options = options.clone().with_pattern(Pattern::Full);
-                flash(query, key, value, &options)
+                mechanism.attend(Inputs::new([query, key, value]), params, &options)
             }
             Storage::State { state, len } => {
                 check_for_state(options);
-                state.extend(key, value, options.scale);
+                state.extend(key, value, gates, options.scale);
                 *len += 1;
-                state.attend(query, options.scale)
+                let [.., d_head] = query.dims();
+                state.attend(query, options.scale, mechanism.default_scale(d_head))
             }
         }
     }
@@ -237,8 +303,10 @@ impl DecodeCache {
                 len: *len,
             },
         });
+        let select = |gates: &Gates| gates.map(|gate| select_batch(gate, batch));
         Self {
             storage,
+            gates: self.gates.as_ref().map(select),
             ..self.clone()
         }
     }
@@ -252,7 +320,10 @@ impl DecodeCache {
     pub fn truncate(&mut self, len: usize) -> Result<(), AttentionError> {
         let current = self.len();
         match &mut self.storage {
-            Some(Storage::All(cache)) if len <= current => cache.truncate(len),
+            Some(Storage::All(cache)) if len <= current => {
+                cache.truncate(len);
+                self.gates = self.gates.as_ref().map(|gates| gates.of_positions(0..len));
+            }
             _ if len == current => {}
             _ => {
                 return Err(AttentionError::CannotTruncate {
@@ -271,12 +342,13 @@ impl DecodeCache {
         let [_, kv_heads, ..] = key.dims();
         self.storage.get_or_insert_with(|| {
             let state = features.map(LinearState::from_features);
+            let state = state.map(RecurrentState::Linear);
             let state = state.or_else(|| mechanism.state(kv_heads));
-            match (state, mechanism.window()) {
+            match (state, mechanism.retained()) {
                 (Some(state), _) => Storage::State { state, len: 0 },
                 // A ring buffer loses the order of the positions.
-                (None, Some(window)) if is_position_independent(options) => {
-                    Storage::Window(KvCache::ring(window.saturating_add(1)))
+                (None, Some(Retained { first, last })) if is_position_independent(options) => {
+                    Storage::Window(KvCache::ring_after(first, last))
                 }
                 (None, _) => Storage::All(KvCache::new(capacity)),
             }

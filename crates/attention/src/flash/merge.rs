@@ -1,6 +1,6 @@
 //! Exact merging of partial attention results over disjoint sets of keys.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use crate::precision::{narrow, widen};
 
@@ -12,6 +12,16 @@ pub struct FlashOutput {
     /// `[batch, heads, seq_q, 1]`: the logarithm of the sum of the exponentials of
     /// each query's scores, in `f32`; -1e30 or less for a fully masked row.
     pub log_sum_exp: Tensor<4>,
+}
+
+impl FlashOutput {
+    /// The output with the context in a dtype.
+    pub(super) fn rounded(self, dtype: DType) -> Self {
+        Self {
+            context: narrow(self.context, dtype),
+            ..self
+        }
+    }
 }
 
 /// Merges the outputs of the same queries over disjoint sets of keys. The result equals attention

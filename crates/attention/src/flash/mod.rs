@@ -139,7 +139,18 @@ pub(crate) fn flash_with_rule(
         rule,
         ..Extension::default()
     };
-    run(OP, [query, key, value], options, extension)
+    let stored = query.dtype();
+    run(OP, [query, key, value], options, extension).rounded(stored)
+}
+
+/// [`flash_with_log_sum_exp`] whose context is not rounded to the dtype of the queries if the kernel
+/// computes in `f32`. For results that are rounded after further operations.
+pub(crate) fn flash_unrounded(
+    op: &str,
+    tensors: [Tensor<4>; 3],
+    options: &AttentionOptions,
+) -> FlashOutput {
+    run(op, tensors, options, Extension::default())
 }
 
 /// Attention with another [`Program`], and its parameter.
@@ -155,7 +166,8 @@ pub(crate) fn flash_with_program(
         parameter,
         ..Extension::default()
     };
-    run(op, tensors, options, extension)
+    let stored = tensors[0].dtype();
+    run(op, tensors, options, extension).rounded(stored)
 }
 
 /// Attention over gathered tiles. The plan has the visible pairs of the pattern and of the rule; the
@@ -172,7 +184,9 @@ pub(crate) fn flash_gathered(
         gather: Some(plan),
         ..Extension::default()
     };
-    run(op, tensors, options, extension).context
+    let stored = tensors[0].dtype();
+    let output = run(op, tensors, options, extension);
+    output.rounded(stored).context
 }
 
 /// Whether the kernel of a call takes gathered tiles: those of the CPU do, and LibTorch's on CUDA.
@@ -305,7 +319,9 @@ fn per_head(
             first_head: head,
             ..extension.clone()
         };
-        run(op, tensors, &options.at_head(head), extension)
+        // The heads may have different kernels.
+        let stored = tensors[0].dtype();
+        run(op, tensors, &options.at_head(head), extension).rounded(stored)
     });
     let (contexts, log_sum_exps) = outputs
         .map(|output| (output.context, output.log_sum_exp))
@@ -341,16 +357,17 @@ pub fn tile_loops(
     let options = &one_bias(OP, [&query, &key, &value], options);
     let mut prepared = prepare(OP, [&query, &key, &value], options, &Extension::default());
     prepared.0.is_portable = true;
-    compute([query, key, value], options, prepared, None)
+    let stored = query.dtype();
+    compute([query, key, value], options, prepared, None).rounded(stored)
 }
 
+/// The context is in the type that the kernel computes in.
 fn compute(
     [query, key, value]: [Tensor<4>; 3],
     options: &AttentionOptions,
     (settings, mask): (TiledSettings, Option<Tensor<4, Bool>>),
     parameter: Option<Tensor<4>>,
 ) -> FlashOutput {
-    let stored = query.dtype();
     let bias = kernel_bias(options);
     let (kernel, dtype) = select(&query, mask.is_some(), bias.as_ref(), &settings);
     let qkv = [query, key, value].map(|tensor| cast(tensor, dtype).into_dispatch());
@@ -373,7 +390,7 @@ fn compute(
         _ => <Dispatch as TiledForward>::tiled_forward(inputs, settings),
     };
     FlashOutput {
-        context: cast(Tensor::from_dispatch(context), stored),
+        context: Tensor::from_dispatch(context),
         log_sum_exp: Tensor::from_dispatch(log_sum_exp),
     }
 }

@@ -12,7 +12,7 @@
 
 use burn::tensor::{Tensor, activation};
 
-use super::flash_with_log_sum_exp;
+use super::flash_unrounded;
 use crate::AttentionOptions;
 use crate::precision::{narrow, widen};
 
@@ -37,13 +37,13 @@ pub fn flash_with_sink(
     let [sinks] = sink.dims();
     assert!(
         sinks == heads,
-        "flash attention with a sink: expected one sink for each of the {heads} heads, got {sinks}"
+        "attention with a sink: expected one sink for each of the {heads} heads, got {sinks}"
     );
-    let output = flash_with_log_sum_exp(query, key, value, options);
+    let stored = query.dtype();
+    let output = flash_unrounded("attention with a sink", [query, key, value], options);
     let sink = widen(sink).reshape([1, heads, 1, 1]);
     // Finite also for fully masked queries, whose context is zero.
     let log_sum_exp = output.log_sum_exp.clamp_min(-1e30);
     let fraction = activation::sigmoid(log_sum_exp - sink); // [batch, heads, seq_q, 1]
-    let stored = output.context.dtype();
     narrow(widen(output.context) * fraction, stored)
 }

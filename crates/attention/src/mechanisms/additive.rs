@@ -42,7 +42,9 @@ impl Attention for Additive {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let vector = call.params.vector(&query);
         additive(query, key, value, vector, call.options).into()
     }
@@ -51,8 +53,8 @@ impl Attention for Additive {
         Some(kernel_of_program(tensors, options, Program::Additive))
     }
 
-    fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
-        WeightFunction::Additive(params.vector(query))
+    fn weight_fn(&self, inputs: &Inputs, params: &Params) -> WeightFunction {
+        WeightFunction::Additive(params.vector(&inputs.query))
     }
 }
 

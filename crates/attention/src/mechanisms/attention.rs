@@ -2,20 +2,37 @@
 
 use burn::tensor::{Device, Tensor};
 
+use super::gates::Gates;
 use super::params::{HeadSizes, MechanismParams, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::flash::{FlashKernel, selected_kernel};
-use crate::scan::{FeatureMap, LinearState};
+use crate::scan::{FeatureMap, LinearState, RecurrentState};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
 /// Queries, keys and values by head: `[batch, heads, seq, d]`.
+#[derive(Clone)]
 pub(crate) struct Inputs {
     pub(crate) query: Tensor<4>,
     pub(crate) key: Tensor<4>,
     pub(crate) value: Tensor<4>,
+    /// Gates of the keys' positions, if the mechanism has them; `None` is their initial values.
+    pub(crate) gates: Option<Gates>,
+}
+
+impl Inputs {
+    /// Without gates.
+    pub(crate) fn new([query, key, value]: [Tensor<4>; 3]) -> Self {
+        Self {
+            query,
+            key,
+            value,
+            gates: None,
+        }
+    }
 }
 
 /// Parameters and options of a call.
+#[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) params: &'a Params,
     pub(crate) options: &'a AttentionOptions,
@@ -38,23 +55,43 @@ pub(crate) trait Attention {
         MechanismParams::default()
     }
 
+    /// The gates of the positions of `x`, `[batch, seq, d_input]`, which decay or weight the keys.
+    fn gates(&self, _params: &MechanismParams, _sizes: HeadSizes, _x: Tensor<3>) -> Option<Gates> {
+        None
+    }
+
+    /// The gates of the first `seq` positions if no layer computes them, for a recurrent state.
+    fn initial_gates(&self, _key: &Tensor<4>, _seq: usize) -> Option<Gates> {
+        None
+    }
+
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
-        let options = self.options(call.options, key.dims()[2], query.dims()[3]);
-        crate::flash(query, key, value, &options).into()
+        let options = self.options(&inputs, call);
+        self.attend(inputs, call.params, &options).into()
+    }
+
+    /// Attention with these options, to which nothing is added.
+    fn attend(&self, inputs: Inputs, _params: &Params, options: &AttentionOptions) -> Tensor<4> {
+        crate::flash(inputs.query, inputs.key, inputs.value, options)
     }
 
     /// The options with which `flash` computes this mechanism.
-    fn options(&self, options: &AttentionOptions, seq_k: usize, d_head: usize) -> AttentionOptions {
-        let mut options = match self.pattern(seq_k) {
-            Some(pattern) => options.restricted_to(pattern),
-            None => options.clone(),
-        };
+    fn options(&self, inputs: &Inputs, call: Call<'_>) -> AttentionOptions {
+        let [.., seq_k, d_head] = inputs.key.dims();
+        let mut options = self.restricted(call.options, seq_k);
         let scale = self.default_scale(d_head);
         if options.scale.is_none() && scale != 1.0 / (d_head as f64).sqrt() {
             options.scale = Some(scale);
         }
         options
+    }
+
+    /// The options with the pattern of the mechanism.
+    fn restricted(&self, options: &AttentionOptions, seq_k: usize) -> AttentionOptions {
+        match self.pattern(seq_k) {
+            Some(pattern) => options.restricted_to(pattern),
+            None => options.clone(),
+        }
     }
 
     /// Whether it is a single call of [`flash`](crate::flash()).
@@ -66,18 +103,15 @@ pub(crate) trait Attention {
     fn kernel(&self, tensors: [&Tensor<4>; 3], options: &AttentionOptions) -> Option<FlashKernel> {
         self.is_flash().then(|| {
             let [query, key, value] = tensors;
-            let [.., seq_k, d_head] = key.dims();
-            selected_kernel(query, key, value, &self.options(options, seq_k, d_head))
+            let inputs = Inputs::new(tensors.map(Tensor::clone));
+            let params = &Params::default();
+            let options = self.options(&inputs, Call { params, options });
+            selected_kernel(query, key, value, &options)
         })
     }
 
     /// Its weight function, to compute the weights of chosen queries.
-    fn weight_fn(
-        &self,
-        params: &Params,
-        _query: &Tensor<4>,
-        _shape: &AttentionShape,
-    ) -> WeightFunction {
+    fn weight_fn(&self, _inputs: &Inputs, params: &Params) -> WeightFunction {
         match params.features.clone().or(self.features()) {
             Some(features) => WeightFunction::Features(features),
             None => WeightFunction::Softmax,
@@ -90,9 +124,14 @@ pub(crate) trait Attention {
         false
     }
 
-    /// Its window size on either side, if decoding needs no other keys.
-    fn window(&self) -> Option<usize> {
+    /// The keys that decoding needs, if not all.
+    fn retained(&self) -> Option<Retained> {
         None
+    }
+
+    /// The pattern of a single query that is aligned with the last key.
+    fn step_pattern(&self, seq_k: usize) -> Option<Pattern> {
+        self.pattern(seq_k)
     }
 
     /// Its feature map, if it is linear attention.
@@ -106,18 +145,36 @@ pub(crate) trait Attention {
     }
 
     /// An empty recurrent state, if it decodes with one instead of a key/value cache.
-    fn state(&self, _kv_heads: usize) -> Option<LinearState> {
-        self.features().map(LinearState::from_features)
+    fn state(&self, _kv_heads: usize) -> Option<RecurrentState> {
+        let state = self.features().map(LinearState::from_features);
+        state.map(RecurrentState::Linear)
     }
 
     /// Post-processes the context of each head before the output projection of a module.
-    fn finish(&self, context: Tensor<4>) -> Tensor<4> {
+    fn finish(&self, _params: &MechanismParams, context: Tensor<4>) -> Tensor<4> {
         context
     }
 
     /// Floating-point operations of its matmuls in one forward pass.
     fn flops(&self, shape: &AttentionShape, options: &AttentionOptions) -> f64 {
-        pair_flops(shape, &self.options(options, shape.seq_k, shape.d_head))
+        pair_flops(shape, &self.restricted(options, shape.seq_k))
+    }
+}
+
+/// The keys that decoding needs: some at the start of the sequence, and the last ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retained {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+}
+
+impl Retained {
+    /// The query's own position and `window` before it.
+    pub(crate) fn window(window: usize) -> Self {
+        Self {
+            first: 0,
+            last: window.saturating_add(1),
+        }
     }
 }
 

@@ -39,7 +39,9 @@ impl Attention for Fixed {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let block = self.block_size.unwrap_or(rounded_sqrt(key.dims()[2]));
         fixed(query, key, value, block, self.summary, call.options).into()
     }

@@ -41,7 +41,9 @@ impl Attention for Hard {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let selection = match call.params.mode {
             Mode::Function => sampled(self, self.seed),
             Mode::Training => sampled(self, mix(self.seed ^ next_seed(&query.device()))),
@@ -54,7 +56,7 @@ impl Attention for Hard {
         tiled_kernel(tensors, sampled(self, self.seed), options)
     }
 
-    fn weight_fn(&self, params: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+    fn weight_fn(&self, _: &Inputs, params: &Params) -> WeightFunction {
         WeightFunction::Hard(match params.mode {
             Mode::Function => sampled(self, self.seed),
             Mode::Training | Mode::Inference => HardSelection::Best,

@@ -28,7 +28,9 @@ impl Attention for Linear {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         linear(query, key, value, self.feature_map.into(), call.options).into()
     }
 

@@ -8,7 +8,7 @@
 use burn::tensor::Tensor;
 use zoo_spec::LocalM;
 
-use super::Attention;
+use super::{Attention, Retained};
 use crate::{AttentionOptions, Pattern, flash};
 
 impl Attention for LocalM {
@@ -18,8 +18,12 @@ impl Attention for LocalM {
         })
     }
 
-    fn window(&self) -> Option<usize> {
-        Some(self.window)
+    fn retained(&self) -> Option<Retained> {
+        Some(Retained::window(self.window))
+    }
+
+    fn step_pattern(&self, _: usize) -> Option<Pattern> {
+        Some(Pattern::window(self.window))
     }
 }
 

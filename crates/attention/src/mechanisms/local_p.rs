@@ -39,7 +39,9 @@ impl Attention for LocalP {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let predictor = (call.params.vector(&query), call.params.matrix(&query));
         local_predictive(query, key, value, predictor, self.window, call.options).into()
     }
@@ -51,7 +53,8 @@ impl Attention for LocalP {
         Some(kernel_of_program(tensors, options, program))
     }
 
-    fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+    fn weight_fn(&self, inputs: &Inputs, params: &Params) -> WeightFunction {
+        let query = &inputs.query;
         let predictor = (params.vector(query), params.matrix(query));
         WeightFunction::Predicted(Box::new(predictor), self.window)
     }

@@ -5,17 +5,21 @@
 //! pattern.
 
 mod attention;
+mod gates;
 mod params;
+mod recurrence;
 
 use burn::tensor::Tensor;
 pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig, for_each_mechanism};
 
-pub(crate) use self::attention::{Attention, Call, Inputs, pair_flops, projection_flops};
+pub(crate) use self::attention::{Attention, Call, Inputs, Retained, pair_flops, projection_flops};
 pub use self::fixed::fixed;
+pub(crate) use self::gates::Gates;
+pub use self::gates::{init_log_decays, init_strengths};
 pub use self::lsh::{Hashing, lsh};
 pub(crate) use self::lsh::{lsh_mask, normalize_rows};
 pub(crate) use self::params::{HeadSizes, Mode, Params, matrix_param, vector_param};
-pub use self::params::{MechanismParams, init_matrix, init_vector};
+pub use self::params::{MechanismParams, init_differential, init_matrix, init_table, init_vector};
 pub use self::strided::strided;
 use crate::AttentionOptions;
 use crate::flash::FlashKernel;
@@ -62,7 +66,7 @@ pub fn attend(
     value: Tensor<4>,
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let inputs = Inputs { query, key, value };
+    let inputs = Inputs::new([query, key, value]);
     let mechanism = mechanism.into();
     let params = &Params::default();
     let output = implementation(&mechanism).forward(inputs, Call { params, options });

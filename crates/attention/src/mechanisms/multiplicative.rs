@@ -38,13 +38,15 @@ impl Attention for Multiplicative {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let matrix = call.params.matrix(&query);
         multiplicative(query, key, value, matrix, call.options).into()
     }
 
-    fn weight_fn(&self, params: &Params, query: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
-        WeightFunction::Multiplicative(params.matrix(query))
+    fn weight_fn(&self, inputs: &Inputs, params: &Params) -> WeightFunction {
+        WeightFunction::Multiplicative(params.matrix(&inputs.query))
     }
 
     fn attends_to_all_keys(&self) -> bool {

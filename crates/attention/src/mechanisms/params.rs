@@ -1,6 +1,7 @@
 //! Parameters of mechanisms, besides the projections of a module.
 
 use burn::module::{Module, Param};
+use burn::nn::{Linear, RmsNorm};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::counter::Normals;
@@ -17,12 +18,32 @@ pub struct MechanismParams {
     pub matrix: Option<Param<Tensor<3>>>,
     /// Random features that are resampled; not trained, but part of the record.
     pub features: Option<ResampledFeatures>,
+    /// `[heads]`: scores without a value.
+    pub sink: Option<Param<Tensor<1>>>,
+    /// `[heads, num_buckets]`: biases of relative positions.
+    pub table: Option<Param<Tensor<2>>>,
+    /// `d_input -> heads`: the logits of decays. With a second projection before it or without,
+    /// `n_heads_kv * d_head` logits for some mechanisms.
+    pub decay: Option<Linear>,
+    /// The first of two projections of decays, which is narrow.
+    pub decay_input: Option<Linear>,
+    /// `[n_heads_kv]`: the logarithms of the rates of decay.
+    pub log_rate: Option<Param<Tensor<1>>>,
+    /// `d_input -> n_heads_kv`: the logits of strengths.
+    pub strength: Option<Linear>,
+    /// `[4, d_head / 2]`: the vectors of the λ of differential attention.
+    pub differential: Option<Param<Tensor<2>>>,
+    /// The norm of each head's output.
+    pub head_norm: Option<RmsNorm>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadSizes {
     pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
     pub(crate) d_head: usize,
+    /// Dimension of the input that the keys are computed from.
+    pub(crate) d_input: usize,
 }
 
 impl MechanismParams {
@@ -34,6 +55,9 @@ impl MechanismParams {
                 Mode::Training => features.training_features(),
                 Mode::Inference | Mode::Function => features.features(),
             }),
+            sink: self.sink.as_ref().map(Param::val),
+            table: self.table.as_ref().map(Param::val),
+            differential: self.differential.as_ref().map(Param::val),
             mode,
         }
     }
@@ -57,6 +81,9 @@ pub(crate) struct Params {
     vector: Option<Tensor<2>>,
     matrix: Option<Tensor<3>>,
     pub(crate) features: Option<FeatureMap>,
+    sink: Option<Tensor<1>>,
+    pub(crate) table: Option<Tensor<2>>,
+    differential: Option<Tensor<2>>,
     pub(crate) mode: Mode,
 }
 
@@ -76,18 +103,32 @@ impl Params {
             Tensor::from_data(matrix, (&query.device(), query.dtype()))
         })
     }
+
+    pub(crate) fn sink(&self, query: &Tensor<4>) -> Tensor<1> {
+        let [_, heads, ..] = query.dims();
+        let zeros = || Tensor::zeros([heads], (&query.device(), query.dtype()));
+        self.sink.clone().unwrap_or_else(zeros)
+    }
+
+    pub(crate) fn differential(&self, query: &Tensor<4>) -> Tensor<2> {
+        let [.., d_head] = query.dims();
+        self.differential.clone().unwrap_or_else(|| {
+            let vectors = TensorData::new(init_differential(d_head / 2), [4, d_head / 2]);
+            Tensor::from_data(vectors, (&query.device(), query.dtype()))
+        })
+    }
 }
 
 /// [`init_vector`] as a parameter.
 pub(crate) fn vector_param(sizes: HeadSizes, device: &Device) -> Param<Tensor<2>> {
-    let HeadSizes { heads, d_head } = sizes;
+    let HeadSizes { heads, d_head, .. } = sizes;
     let vector = TensorData::new(init_vector(heads, d_head), [heads, d_head]);
     Param::from_tensor(Tensor::from_data(vector, device))
 }
 
 /// [`init_matrix`] as a parameter.
 pub(crate) fn matrix_param(sizes: HeadSizes, device: &Device) -> Param<Tensor<3>> {
-    let HeadSizes { heads, d_head } = sizes;
+    let HeadSizes { heads, d_head, .. } = sizes;
     let matrix = TensorData::new(init_matrix(heads, d_head), [heads, d_head, d_head]);
     Param::from_tensor(Tensor::from_data(matrix, device))
 }
@@ -107,6 +148,21 @@ pub fn init_matrix(heads: usize, d_head: usize) -> Vec<f32> {
     let factor = 1.0 / (d_head as f32).sqrt();
     matrix.iter_mut().for_each(|value| *value *= factor);
     matrix
+}
+
+/// The initial biases of [`relative`](mod@crate::mechanisms::relative) attention,
+/// `[heads, num_buckets]`: normal, with a variance of `1 / num_buckets`.
+pub fn init_table(heads: usize, num_buckets: usize) -> Vec<f32> {
+    normal(3, heads, num_buckets)
+}
+
+/// The initial vectors of [`differential`](mod@crate::mechanisms::differential) attention, `[4, half]`:
+/// normal, with a standard deviation of 0.1.
+pub fn init_differential(half: usize) -> Vec<f32> {
+    let mut vectors = normal(4, 4, half);
+    let factor = 0.1 * (half as f32).sqrt();
+    vectors.iter_mut().for_each(|value| *value *= factor);
+    vectors
 }
 
 fn normal(stream: u64, rows: usize, width: usize) -> Vec<f32> {

@@ -31,7 +31,9 @@ impl Attention for Performer {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let features = call.params.features.clone();
         let features = features.unwrap_or(random_features(self));
         linear(query, key, value, features, call.options).into()

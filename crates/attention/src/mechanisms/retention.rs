@@ -9,11 +9,12 @@
 use burn::tensor::Tensor;
 use zoo_spec::Retention;
 
-use super::{Attention, Call, Inputs, Params};
+use super::{Attention, Call, Inputs, MechanismParams, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::precision::{narrow, widen};
 use crate::scan::{
-    KeyMask, LinearState, ScanKernel, ScanMap, causal, fused, kernel_for, reject_score_options,
+    KeyMask, LinearState, RecurrentState, ScanKernel, ScanMap, causal, fused, kernel_for,
+    reject_score_options,
 };
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
@@ -23,20 +24,23 @@ impl Attention for Retention {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let decays = retention_decays(key.dims()[1]);
         retention(query, key, value, &decays, call.options).into()
     }
 
-    fn weight_fn(&self, _: &Params, _: &Tensor<4>, shape: &AttentionShape) -> WeightFunction {
-        WeightFunction::Retention(retention_decays(shape.kv_heads))
+    fn weight_fn(&self, inputs: &Inputs, _: &Params) -> WeightFunction {
+        WeightFunction::Retention(retention_decays(inputs.key.dims()[1]))
     }
 
-    fn state(&self, kv_heads: usize) -> Option<LinearState> {
-        Some(LinearState::from_decays(retention_decays(kv_heads)))
+    fn state(&self, kv_heads: usize) -> Option<RecurrentState> {
+        let state = LinearState::from_decays(retention_decays(kv_heads));
+        Some(RecurrentState::Linear(state))
     }
 
-    fn finish(&self, context: Tensor<4>) -> Tensor<4> {
+    fn finish(&self, _: &MechanismParams, context: Tensor<4>) -> Tensor<4> {
         if self.group_norm {
             group_norm(context)
         } else {
@@ -72,7 +76,16 @@ pub fn retention(
     decays: &[f64],
     options: &AttentionOptions,
 ) -> Tensor<4> {
-    let op = "retention";
+    decayed("retention", [query, key, value], decays, options)
+}
+
+/// Causal linear attention with constant decays, for a mechanism of this name.
+pub(super) fn decayed(
+    op: &str,
+    [query, key, value]: [Tensor<4>; 3],
+    decays: &[f64],
+    options: &AttentionOptions,
+) -> Tensor<4> {
     let shape = options.check_call(op, [&query, &key, &value]);
     reject_score_options(op, options);
     assert!(

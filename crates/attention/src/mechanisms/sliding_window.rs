@@ -4,7 +4,7 @@
 
 use zoo_spec::SlidingWindow;
 
-use super::Attention;
+use super::{Attention, Retained};
 use crate::Pattern;
 
 impl Attention for SlidingWindow {
@@ -12,7 +12,7 @@ impl Attention for SlidingWindow {
         Some(Pattern::window(self.window))
     }
 
-    fn window(&self) -> Option<usize> {
-        Some(self.window)
+    fn retained(&self) -> Option<Retained> {
+        Some(Retained::window(self.window))
     }
 }

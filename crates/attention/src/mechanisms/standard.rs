@@ -30,7 +30,9 @@ impl Attention for Standard {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         standard(query, key, value, call.options)
     }
 }

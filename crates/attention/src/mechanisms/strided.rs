@@ -38,7 +38,9 @@ impl Attention for Strided {
     }
 
     fn forward(&self, inputs: Inputs, call: Call<'_>) -> AttentionOutput {
-        let Inputs { query, key, value } = inputs;
+        let Inputs {
+            query, key, value, ..
+        } = inputs;
         let stride = self.stride.unwrap_or(rounded_sqrt(key.dims()[2]));
         strided(query, key, value, stride, call.options).into()
     }

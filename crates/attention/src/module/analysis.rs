@@ -6,7 +6,7 @@ use super::{AttentionInput, MultiHeadAttention};
 use crate::analysis::entropy::Entropies;
 use crate::analysis::explain::explain_with;
 use crate::analysis::weights::WeightFunction;
-use crate::mechanisms::{self, Mode};
+use crate::mechanisms::{self, Call, Inputs, Mode};
 use crate::{AttentionError, AttentionOptions, AttentionShape};
 
 impl MultiHeadAttention {
@@ -36,7 +36,8 @@ impl MultiHeadAttention {
     ///
     /// # Errors
     ///
-    /// [`AttentionError::Unsupported`] if the weights do not sum to one: `retention`, `local-p`.
+    /// [`AttentionError::Unsupported`] if the weights do not sum to one, as those of `sink`, `sigmoid`,
+    /// `differential`, `retention` and `local-p`.
     ///
     /// # Panics
     ///
@@ -81,16 +82,22 @@ impl MultiHeadAttention {
     ) -> (Tensor<4>, Tensor<4>, WeightFunction, AttentionOptions) {
         // The last query is aligned with the last key.
         let first = input.key.dims()[1] as i64 - input.query.dims()[1] as i64;
+        let gates = self.gates(&input.key);
         let [query, key] = self.query_and_key([input.query, input.key], [first, 0]);
         let options = AttentionOptions {
             dropout: None,
             ..self.options(&query, input.pattern)
         };
-        let shape = AttentionShape::from_tensors("multi-head attention", &query, &key, &key);
+        AttentionShape::from_tensors("multi-head attention", &query, &key, &key);
         let mechanism = mechanisms::implementation(&self.mechanism);
-        let params = self.params.for_mode(Mode::Inference);
-        let weight_fn = mechanism.weight_fn(&params, &query, &shape);
-        let options = mechanism.options(&options, shape.seq_k, shape.d_head);
-        (query, key, weight_fn, options)
+        let params = &self.params.for_mode(Mode::Inference);
+        let inputs = Inputs {
+            gates,
+            ..Inputs::new([query, key.clone(), key])
+        };
+        let weight_fn = mechanism.weight_fn(&inputs, params);
+        let options = &options;
+        let options = mechanism.options(&inputs, Call { params, options });
+        (inputs.query, inputs.key, weight_fn, options)
     }
 }

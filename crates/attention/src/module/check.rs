@@ -81,12 +81,14 @@ impl MultiHeadAttentionConfig {
                 }
             }
         }
-        let supported = self.mechanism.capabilities().options;
+        let capabilities = self.mechanism.capabilities();
+        let (supported, odd_d_head) = (capabilities.options, capabilities.odd_d_head);
         for (option, is_set, support) in [
             ("dropout", dropout > 0.0, supported.dropout),
             ("ALiBi", self.positions == Positions::Alibi, supported.alibi),
             ("temperature", temperature != 1.0, supported.temperature),
             ("softcap", self.softcap.is_some(), supported.softcap),
+            ("an odd d_head", !d_head.is_multiple_of(2), odd_d_head),
         ] {
             if let (true, Err(reason)) = (is_set, support) {
                 return Err(AttentionError::Unsupported {
@@ -208,6 +210,11 @@ mod tests {
             (
                 lsh.clone().with_positions(Positions::Alibi),
                 "mechanism lsh does not support ALiBi: it sorts positions by their hashes",
+            ),
+            (
+                new(12, 4).with_mechanism(Mechanism::Differential),
+                "mechanism differential does not support an odd d_head: each half of a query or \
+                 key has a score of its own",
             ),
             (
                 lsh.with_dropout(0.1),

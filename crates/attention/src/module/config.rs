@@ -46,6 +46,9 @@ zoo_spec::builder! {
         positions: Positions = Positions::None,
         /// Whether queries and keys are RMS-normalised per head (QK-norm). Default: no.
         qk_norm: bool = false,
+        /// Whether the context is multiplied by a sigmoid gate, computed from the query input, before
+        /// the output projection. Default: no.
+        output_gate: bool = false,
         /// Divides the scores: above 1 flattens the weights, below 1 sharpens them. Default: 1.
         temperature: f64 = 1.0,
         /// Cap of the scores, `softcap · tanh(score / softcap)`. Default: no cap.
@@ -61,7 +64,7 @@ zoo_spec::builder! {
         key_bias: bool = true,
         /// Whether the value projection has a bias. Default: yes.
         value_bias: bool = true,
-        /// Whether the output projection has a bias. Default: yes.
+        /// Whether the output projection and the gate have a bias. Default: yes.
         output_bias: bool = true,
         /// Initializer of the projections. Default: that of burn-nn's layer.
         initializer: Initializer = Initializer::KaimingUniform {
@@ -106,7 +109,9 @@ impl MultiHeadAttentionConfig {
         };
         let sizes = HeadSizes {
             heads: n_heads,
+            kv_heads: n_heads_kv,
             d_head,
+            d_input: d_key,
         };
         let params = mechanisms::implementation(&self.mechanism).init_params(sizes, device);
         let has_keys = !self.computes_keys_from_queries();
@@ -115,6 +120,9 @@ impl MultiHeadAttentionConfig {
             key: has_keys.then(|| linear(d_key, n_heads_kv * d_head, self.key_bias)),
             value: linear(d_value, n_heads_kv * d_head, self.value_bias),
             output: linear(n_heads * d_head, self.d_model, self.output_bias),
+            gate: self
+                .output_gate
+                .then(|| linear(self.d_model, n_heads * d_head, self.output_bias)),
             query_norm: norm(),
             key_norm: norm().filter(|_| has_keys),
             params,

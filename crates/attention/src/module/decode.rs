@@ -63,14 +63,16 @@ impl MultiHeadAttention {
             "multi-head attention: prefill needs an empty cache, this one has {} positions",
             cache.len()
         );
-        let inputs = self.project([x.clone(), x.clone(), x], [0, 0]);
+        let inputs = self.project([x.clone(), x.clone(), x.clone()], [0, 0]);
         let options = self.options(&inputs.query, Pattern::Causal);
-        cache.extend(inputs.key.clone(), inputs.value.clone(), &options);
+        let rows = [inputs.key.clone(), inputs.value.clone()];
+        cache.extend_with(rows, inputs.gates.clone(), &options);
         // With the features of the cache: those of the layer may have been resampled since.
-        self.project_output(match cache.features.clone() {
+        let context = match cache.features.clone() {
             Some(features) => linear(inputs.query, inputs.key, inputs.value, features, &options),
             None => self.attend(inputs, &options).context,
-        })
+        };
+        self.project_output(context, x)
     }
 
     /// Attends from one new position to itself and all positions in the cache. The output equals
@@ -93,12 +95,11 @@ impl MultiHeadAttention {
         );
         self.check_cache(cache);
         let position = cache.len() as i64;
-        let inputs = self.project([x.clone(), x.clone(), x], [position; 2]);
+        let inputs = self.project([x.clone(), x.clone(), x.clone()], [position; 2]);
         let options = self.options(&inputs.query, Pattern::Causal);
-        let context = cache.step_with(inputs, &options, |inputs, options| {
-            self.attend(inputs, options).context
-        });
-        self.project_output(context)
+        let params = self.call_params(&inputs.query);
+        let context = cache.step_with(inputs, &params, &options);
+        self.project_output(context, x)
     }
 
     /// Projects the keys and values of a sequence for repeated cross-attention.
@@ -138,6 +139,7 @@ impl MultiHeadAttention {
         pattern: Pattern,
     ) -> Tensor<3> {
         let first = memory.key.dims()[2] as i64 - query.dims()[1] as i64;
+        let x = query.clone();
         let query = self.queries(query, first);
         let options = self.options(&query, pattern);
         let (key, value) = (memory.key.clone(), memory.value.clone());
@@ -145,9 +147,12 @@ impl MultiHeadAttention {
             (Some((state, _)), Pattern::Full) => state.attend(query, options.scale),
             // With the features of the memory: those of the layer may have been resampled since.
             (Some((_, features)), _) => linear(query, key, value, features.clone(), &options),
-            (None, _) => self.attend(Inputs { query, key, value }, &options).context,
+            (None, _) => {
+                let inputs = Inputs::new([query, key, value]);
+                self.attend(inputs, &options).context
+            }
         };
-        self.project_output(context)
+        self.project_output(context, x)
     }
 
     /// [`cross_attend`](Self::cross_attend) for queries that start at position `first` of their
@@ -175,6 +180,7 @@ impl MultiHeadAttention {
             _ => return self.cross_attend(query, memory, pattern),
         };
         let [_, seq_q, _] = query.dims();
+        let x = query.clone();
         let query = self.queries(query, 0);
         // The pattern of a single query is aligned with the last key, so its window is expressed
         // relative to that. Several queries at once are rare and run one after the other.
@@ -184,7 +190,7 @@ impl MultiHeadAttention {
             let options = self.options(&query, pattern.clone().and(visible));
             flash(query, memory.key.clone(), memory.value.clone(), &options)
         });
-        self.project_output(Tensor::cat(contexts.collect(), 2))
+        self.project_output(Tensor::cat(contexts.collect(), 2), x)
     }
 
     fn resampled_features(&self) -> Option<FeatureMap> {

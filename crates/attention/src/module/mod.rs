@@ -5,6 +5,9 @@
 //! output  = mechanism(q, k, v), concatenated, ·W_o
 //! ```
 //!
+//! With an output gate, the concatenated context is multiplied by `sigmoid(query·W_g)` first: Qiu et
+//! al., [Gated Attention](https://arxiv.org/abs/2505.06708), 2025.
+//!
 //! Vaswani et al., [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017;
 //! fewer key and value heads: Shazeer, [Fast Transformer
 //! Decoding](https://arxiv.org/abs/1911.02150), 2019, and Ainslie et al.,
@@ -19,14 +22,16 @@ mod pytorch;
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, activation};
 use zoo_kernels::{Activation, linear};
 
 pub use self::config::MultiHeadAttentionConfig;
 pub use self::decode::ProjectedMemory;
 pub use self::io::AttentionInput;
 pub use self::pytorch::PytorchWeights;
-use crate::mechanisms::{self, Call, Inputs, MechanismConfig, MechanismParams, Mode};
+use crate::mechanisms::{
+    self, Call, Gates, HeadSizes, Inputs, MechanismConfig, MechanismParams, Mode, Params,
+};
 pub use crate::positions::Positions;
 use crate::positions::rotate;
 use crate::seed::next_seed;
@@ -48,6 +53,8 @@ pub struct MultiHeadAttention {
     pub value: Linear,
     /// `n_heads * d_head -> d_model`
     pub output: Linear,
+    /// `d_model -> n_heads * d_head`: the logits of an output gate.
+    pub gate: Option<Linear>,
     /// QK-norm of the queries.
     pub query_norm: Option<RmsNorm>,
     /// QK-norm of the keys.
@@ -117,11 +124,12 @@ impl MultiHeadAttention {
     pub fn forward(&self, input: AttentionInput) -> AttentionOutput<3> {
         // The last query is aligned with the last key.
         let first = input.key.dims()[1] as i64 - input.query.dims()[1] as i64;
+        let x = input.query.clone();
         let inputs = self.project([input.query, input.key, input.value], [first, 0]);
         let options = self.options(&inputs.query, input.pattern);
         let output = self.attend(inputs, &options);
         AttentionOutput {
-            context: self.project_output(output.context),
+            context: self.project_output(output.context, x),
             weights: output.weights,
         }
     }
@@ -144,7 +152,8 @@ impl MultiHeadAttention {
     /// If `seq_q` or `seq_k` is 0.
     pub fn flops(&self, seq_q: usize, seq_k: usize, causal: bool) -> f64 {
         let elements = |linear: &Linear| linear.weight.dims().iter().product::<usize>();
-        let per_query = elements(&self.query) + elements(&self.output);
+        let gate = self.gate.as_ref().map_or(0, elements);
+        let per_query = elements(&self.query) + elements(&self.output) + gate;
         let per_key = self.key.as_ref().map_or(0, elements) + elements(&self.value);
         let projections = seq_q * per_query + seq_k * per_key;
         let shape = AttentionShape {
@@ -168,20 +177,39 @@ impl MultiHeadAttention {
 
     /// The mechanism with its parameters.
     fn attend(&self, inputs: Inputs, options: &AttentionOptions) -> AttentionOutput {
-        let mode = if self.is_training(&inputs.query) {
+        let params = &self.call_params(&inputs.query);
+        mechanisms::implementation(&self.mechanism).forward(inputs, Call { params, options })
+    }
+
+    fn call_params(&self, query: &Tensor<4>) -> Params {
+        self.params.for_mode(if self.is_training(query) {
             Mode::Training
         } else {
             Mode::Inference
+        })
+    }
+
+    /// The gates of the positions of a key input, if the mechanism has them.
+    fn gates(&self, key: &Tensor<3>) -> Option<Gates> {
+        let [.., d_input] = key.dims();
+        let sizes = HeadSizes {
+            heads: self.n_heads,
+            kv_heads: self.n_heads_kv,
+            d_head: self.d_head,
+            d_input,
         };
-        let params = &self.params.for_mode(mode);
-        mechanisms::implementation(&self.mechanism).forward(inputs, Call { params, options })
+        mechanisms::implementation(&self.mechanism).gates(&self.params, sizes, key.clone())
     }
 
     /// Queries, keys and values by head; queries and keys start at the given positions.
     fn project(&self, [query, key, value]: [Tensor<3>; 3], first: [i64; 2]) -> Inputs {
+        let gates = self.gates(&key);
         let [query, key] = self.query_and_key([query, key], first);
         let value = self.values(value);
-        Inputs { query, key, value }
+        Inputs {
+            gates,
+            ..Inputs::new([query, key, value])
+        }
     }
 
     fn query_and_key(
@@ -259,13 +287,17 @@ impl MultiHeadAttention {
         }
     }
 
-    /// `[batch, heads, seq, d_head]` to `[batch, seq, d_model]`.
-    fn project_output(&self, context: Tensor<4>) -> Tensor<3> {
+    /// `[batch, heads, seq, d_head]` to `[batch, seq, d_model]`, for queries computed from `x`.
+    fn project_output(&self, context: Tensor<4>, x: Tensor<3>) -> Tensor<3> {
         let [batch, heads, seq, d_head] = context.dims();
         let context = mechanisms::implementation(&self.mechanism)
-            .finish(context)
+            .finish(&self.params, context)
             .swap_dims(1, 2)
             .reshape([batch, seq, heads * d_head]);
+        let context = match &self.gate {
+            Some(gate) => context * activation::sigmoid(project(gate, x)),
+            None => context,
+        };
         project(&self.output, context)
     }
 }

@@ -16,6 +16,7 @@ mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
 mod features;
+mod gated;
 #[allow(deprecated)] // as above
 #[cfg_attr(
     not(any(feature = "flex", feature = "ndarray", feature = "tch")),
@@ -26,6 +27,7 @@ mod kernel_choice;
 mod key_mask;
 #[allow(deprecated)] // as above
 mod ops;
+mod recurrent;
 mod resample;
 mod state;
 mod weights;
@@ -38,10 +40,12 @@ use self::call::{ScanInputs, ScanSettings};
 pub(crate) use self::chunked::causal;
 pub(crate) use self::features::Features;
 pub use self::features::{FeatureMap, RandomFeatures};
+pub(crate) use self::gated::{GatedState, Update, gated, gated_weights};
 pub use self::kernel_choice::ScanKernel;
 pub(crate) use self::kernel_choice::kernel_for;
 pub(crate) use self::key_mask::KeyMask;
 use self::ops::LinearScan;
+pub(crate) use self::recurrent::RecurrentState;
 pub use self::resample::ResampledFeatures;
 pub use self::state::LinearState;
 pub(crate) use self::weights::{linear_weights, retention_weights};

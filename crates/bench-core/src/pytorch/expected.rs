@@ -111,6 +111,19 @@ fn parameter_values(
 ) -> (&'static str, Vec<f32>) {
     let normals = |name, std| (name, normals(name, parameter.num_elements(), std));
     match parameter {
+        Parameter::Sinks { .. } => normals("sink", 1.0),
+        Parameter::Table { num_buckets, .. } => normals("table", (num_buckets as f64).powf(-0.5)),
+        Parameter::LogDecays { .. } => {
+            let (name, values) = normals("log_decay", 2.0);
+            let log_sigmoid = |x: &f32| -(-1.0 - x).exp().ln_1p() / 8.0;
+            (name, values.iter().map(log_sigmoid).collect())
+        }
+        Parameter::Strengths { .. } => {
+            let (name, values) = normals("strength", 1.0);
+            let sigmoid = |x: &f32| 1.0 / (1.0 + (-x).exp());
+            (name, values.iter().map(sigmoid).collect())
+        }
+        Parameter::Differential { .. } => normals("differential", 0.1),
         Parameter::Vector { d_head, .. } => normals("vector", (d_head as f64).powf(-0.5)),
         Parameter::Matrix { d_head, .. } => normals("matrix", 1.0 / d_head as f64),
         Parameter::Directions { .. } | Parameter::HashDirections { .. } => {

@@ -37,13 +37,23 @@ pub(super) fn unsupported_reason(case: &Case) -> Option<String> {
             | Mechanism::Linear
             | Mechanism::Performer
             | Mechanism::Retention
+            | Mechanism::Lightning
+            | Mechanism::Mamba2
+            | Mechanism::Gla
+            | Mechanism::Delta
+            | Mechanism::GatedDelta
+            | Mechanism::Kda
     );
     if is_causal_only && needs_dense_mask(problem) {
         return Some("in PyTorch, it supports only full and causal attention".to_owned());
     }
     let is_plain = matches!(
         mechanism,
-        Mechanism::Standard | Mechanism::Additive | Mechanism::Hard
+        Mechanism::Standard
+            | Mechanism::Additive
+            | Mechanism::Hard
+            | Mechanism::Relative
+            | Mechanism::Forgetting
     );
     if is_plain && has_fully_masked_query(problem) {
         return Some("in PyTorch, the softmax of fully masked queries is NaN".to_owned());

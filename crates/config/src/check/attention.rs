@@ -25,17 +25,34 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
         Model::Transformer(model) => vec![
             (
                 "encoder_attention",
-                &model.encoder_attention,
+                model.encoder_attention.list(),
                 Use::Bidirectional,
             ),
-            ("decoder_attention", &model.decoder_attention, Use::Causal),
-            ("cross_attention", &model.cross_attention, Use::Cross),
+            (
+                "decoder_attention",
+                model.decoder_attention.list(),
+                Use::Causal,
+            ),
+            (
+                "cross_attention",
+                std::slice::from_ref(&model.cross_attention),
+                Use::Cross,
+            ),
         ],
-        Model::Gpt(model) => vec![("attention", &model.attention, Use::Causal)],
-        Model::Classifier(model) => vec![("attention", &model.attention, Use::Bidirectional)],
+        Model::Gpt(model) => vec![("attention", model.attention.list(), Use::Causal)],
+        Model::Classifier(model) => {
+            vec![("attention", model.attention.list(), Use::Bidirectional)]
+        }
         Model::Seq2Seq(_) | Model::Han(_) => vec![],
     };
     let is_gpt = matches!(config.model, Model::Gpt(_));
+    let attentions = attentions.into_iter();
+    let attentions = attentions.flat_map(|(key, list, usage)| {
+        // Repetitions would be reported several times.
+        let is_first = |i: &usize| !list[..*i].contains(&list[*i]);
+        let distinct = (0..list.len()).filter(is_first);
+        distinct.map(move |i| (key, &list[i], usage))
+    });
     for (key, mechanism, usage) in attentions {
         let key = format!("model.{key}");
         check_layer(checker, &layers, &key, mechanism, usage);
@@ -113,6 +130,14 @@ fn check_layer(
             "{name} uses its queries as keys, so n_heads_kv = {n_heads_kv} must equal n_heads = {n_heads}"
         );
         checker.report(&["model.n_heads_kv"], why);
+    }
+    let divides = layers.d_model.is_multiple_of(n_heads);
+    let d_head = layers.d_head.or(divides.then(|| layers.d_model / n_heads));
+    if let (Some(d_head), Err(reason)) = (d_head, capabilities.odd_d_head)
+        && !d_head.is_multiple_of(2)
+    {
+        let why = format!("{name} requires an even d_head, found {d_head}: {reason}");
+        checker.report(&[key], why);
     }
     let is_alibi = layers.positions == PositionEncoding::Alibi && usage != Use::Cross;
     let has_dropout = layers.attention_dropout > 0.0;

@@ -186,12 +186,20 @@ impl SchemaChecker {
                 let name = self.named(node, key, name, variants)?.name;
                 Some(Toml::String(name.to_owned()))
             }
-            (Values::Choice(choice), Value::Text(name)) => {
+            (Values::Choices(choice), Value::List(list)) if !list.is_empty() => {
+                let items = list
+                    .iter()
+                    .map(|item| self.value(item, key, &Values::Choice(*choice)));
+                // All of them are checked, so that every error is reported.
+                let items: Vec<Option<Toml>> = items.collect();
+                items.into_iter().collect::<Option<_>>().map(Toml::Array)
+            }
+            (Values::Choice(choice) | Values::Choices(choice), Value::Text(name)) => {
                 let kind = self.named(node, key, name, choice.variants)?.name;
                 let kind = ("kind".to_owned(), Toml::String(kind.to_owned()));
                 Some(Toml::Table(Table::from_iter([kind])))
             }
-            (Values::Choice(choice), Value::Table(_)) => {
+            (Values::Choice(choice) | Values::Choices(choice), Value::Table(_)) => {
                 let table = self.kinds(node, key, choice.variants, None);
                 table.map(Toml::Table)
             }
@@ -294,6 +302,10 @@ pub(crate) fn allowed(values: &Values) -> String {
         Values::Names(variants) => one_of(variants),
         Values::Choice(choice) => format!(
             "{}, or a table with a kind and its keys",
+            one_of(choice.variants)
+        ),
+        Values::Choices(choice) => format!(
+            "{}, a table with a kind and its keys, or a list of these",
             one_of(choice.variants)
         ),
         Values::Backend => "a backend such as \"flex\" or \"wgpu:0\"".to_owned(),

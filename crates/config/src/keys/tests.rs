@@ -87,7 +87,11 @@ fn samples(key: &Key) -> Vec<String> {
             let names = variants.iter().map(|variant| variant.name);
             names.map(|name| format!("\"{name}\"")).collect()
         }
-        Values::Choice(choice) => {
+        Values::Choice(choice) | Values::Choices(choice) => {
+            let names = choice.variants.iter().map(|variant| variant.name);
+            let items = names.take(3).map(|name| format!("{{ kind = \"{name}\" }}"));
+            let list = format!("[{}]", items.collect::<Vec<_>>().join(", "));
+            let list = matches!(key.values, Values::Choices(_)).then_some(list);
             let tables = choice.variants.iter().flat_map(|variant| {
                 let with_key = |key: &'static Key| {
                     let samples = samples(key).into_iter();
@@ -98,7 +102,7 @@ fn samples(key: &Key) -> Vec<String> {
                 let alone = format!("{{ kind = \"{}\" }}", variant.name);
                 std::iter::once(alone).chain(variant.keys.iter().flat_map(with_key))
             });
-            tables.collect()
+            tables.chain(list).collect()
         }
         Values::Backend => ["\"wgpu:1\"", "\"tch-cuda\""].map(str::to_owned).to_vec(),
         Values::Devices => ["[0]", "[0, 1]", "[1, 1]"].map(str::to_owned).to_vec(),
@@ -185,7 +189,7 @@ fn for_each_integer(
             match &key.values {
                 Values::Count { max, .. } => add(name, "VALUE", *max),
                 Values::Devices => add(name, "[VALUE]", i64::MAX),
-                Values::Choice(choice) => {
+                Values::Choice(choice) | Values::Choices(choice) => {
                     for variant in choice.variants {
                         for inner in variant.keys {
                             if let Values::Count { max, .. } = inner.values {

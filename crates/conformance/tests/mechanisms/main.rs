@@ -22,6 +22,7 @@ mod other_mechanisms;
 mod parameters;
 mod programs;
 mod random;
+mod recent;
 mod resample;
 
 /// What most tests use.
@@ -115,6 +116,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     lsh::trials(&mut suite);
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
+    recent::trials(&mut suite);
     explain::trials(&mut suite, opened);
     extreme_scores::trials(&mut suite, opened);
     masked_values::trials(&mut suite, opened);

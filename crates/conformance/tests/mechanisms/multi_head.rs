@@ -5,8 +5,9 @@ mod decoding;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::attention as burn_nn;
 use burn::optim::{GradientsParams, SgdConfig};
-use burn::tensor::Gradients;
-use zoo_attention::mechanisms::{Lsh, Retention, SlidingWindow, lsh};
+use burn::tensor::{Gradients, activation};
+use zoo_attention::mechanisms::forgetting::forgetting;
+use zoo_attention::mechanisms::{Differential, Lsh, Retention, Sink, SlidingWindow, lsh};
 use zoo_attention::{DecodeCache, rotate};
 use zoo_models::weights::Weights;
 use zoo_oracle::expected_kv_heads;
@@ -177,6 +178,113 @@ const TESTS: &[(&str, Test)] = &[
             ours.output = theirs.output.clone();
             let input = AttentionInput::cross_attn(query.clone(), memory.clone());
             assert_close(ours.forward(input).context, want.clone());
+        }
+    }),
+    ("output-gate", |device| {
+        let config = MultiHeadAttentionConfig::new(12, 3).with_output_gate(true);
+        let layer = config.init(device);
+        let x = random_normal([2, 7, 12], device);
+        let [query, key, value] = three_heads(&layer, &x);
+        let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+        let context = merge_heads(attend(Mechanism::Standard, query, key, value, &options));
+        let gate = layer.gate.as_ref().expect("a gate").forward(x.clone());
+        let gated = context.clone() / (gate.neg().exp() + 1.0);
+        let want = layer.output.forward(gated);
+        assert!(!is_close(layer.output.forward(context), want.clone()));
+        assert_close(self_attention(&layer, &x, Pattern::Causal), want.clone());
+        let mut cache = must(layer.decode_cache(1));
+        let first = layer.prefill(x.clone().slice_dim(1, 0..4), &mut cache);
+        let rest = decode_all(&layer, &x, &mut cache);
+        assert_close(Tensor::cat(vec![first, rest], 1), want);
+        let memory = layer.project_memory(x.clone(), x.clone());
+        let query = x.clone().slice_dim(1, 0..5);
+        let crossed = layer.cross_attend(query.clone(), &memory, Pattern::Full);
+        let input = AttentionInput::cross_attn(query.clone(), x.clone());
+        assert_close(crossed, layer.forward(input).context);
+        let from = layer.cross_attend_from(2, query.clone(), &memory, Pattern::Full);
+        assert_close(from, layer.cross_attend(query, &memory, Pattern::Full));
+        // A projection, twice the operations of its elements for each position.
+        let plain = MultiHeadAttentionConfig::new(12, 3).init(device);
+        let more = layer.flops(7, 7, true) - plain.flops(7, 7, true);
+        assert_eq!(more, 2.0 * 7.0 * 144.0);
+    }),
+    ("head-norm-of-differential-attention", |device| {
+        let differential = Differential {
+            lambda_init: 0.6,
+            head_norm: true,
+        };
+        let plain = Differential {
+            head_norm: false,
+            ..differential
+        };
+        let layer = MultiHeadAttentionConfig::new(12, 3)
+            .with_mechanism(differential)
+            .init(device);
+        let x = random_normal([2, 7, 12], device);
+        let [query, key, value] = three_heads(&layer, &x);
+        let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+        // The initial vectors are those of the layer.
+        let context = attend(plain, query, key, value, &options);
+        let mean_square = context.clone().square().mean_dim(3);
+        let normalised = context / (mean_square + 1e-5).sqrt() * 0.4;
+        let want = layer.output.forward(merge_heads(normalised));
+        assert_close(self_attention(&layer, &x, Pattern::Causal), want.clone());
+        let mut cache = must(layer.decode_cache(7));
+        assert_close(decode_all(&layer, &x, &mut cache), want);
+    }),
+    // The gates of a layer are those of its input, also after a prompt, beams and truncation.
+    ("gates-of-forgetting-attention", |device| {
+        let layer = MultiHeadAttentionConfig::new(12, 3)
+            .with_mechanism(Mechanism::Forgetting)
+            .init(device);
+        let x = random_normal([2, 150, 12], device);
+        let [query, key, value] = three_heads(&layer, &x);
+        let decay = layer.params.decay.as_ref().expect("a projection");
+        let gates = activation::log_sigmoid(decay.forward(x.clone())).swap_dims(1, 2);
+        let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+        let context = forgetting(query, key, value, gates, &options);
+        let want = layer.output.forward(merge_heads(context));
+        assert_close(self_attention(&layer, &x, Pattern::Causal), want.clone());
+        let mut plain = MultiHeadAttentionConfig::new(12, 3).init(device);
+        plain.query = layer.query.clone();
+        plain.key = layer.key.clone();
+        plain.value = layer.value.clone();
+        plain.output = layer.output.clone();
+        let without_gates = self_attention(&plain, &x, Pattern::Causal);
+        assert!(!is_close(without_gates, want.clone()));
+
+        let mut cache = must(layer.decode_cache(1));
+        layer.prefill(x.clone().slice_dim(1, 0..146), &mut cache);
+        let mut swapped = cache.select(&[1, 0]);
+        let last = |x: &Tensor<3>| x.clone().slice_dim(1, 146..150);
+        assert_close(decode_all(&layer, &x, &mut cache), last(&want));
+        must(cache.truncate(147));
+        let again = decode_all(&layer, &x, &mut cache);
+        assert_close(again, want.clone().slice_dim(1, 147..150));
+        let got = decode_all(&layer, &x.flip([0]), &mut swapped);
+        assert_close(got, last(&want.flip([0])));
+    }),
+    // The first positions and a window, which wraps around several times.
+    ("streaming-with-a-sink", |device| {
+        let sink = Sink {
+            learned: true,
+            window: Some(5),
+            first: 3,
+        };
+        let mut layer = MultiHeadAttentionConfig::new(12, 3)
+            .with_mechanism(sink)
+            .init(device);
+        let sinks = Tensor::<1>::from_floats([0.5, -1.0, 2.0], device);
+        layer.params.sink = Some(Param::from_tensor(sinks));
+        let x = random_normal([1, 40, 12], device);
+        let full = self_attention(&layer, &x, Pattern::Causal);
+        for prompt in [1, 2, 3, 4, 9, 12, 30] {
+            let mut cache = must(layer.decode_cache(1));
+            let first = layer.prefill(x.clone().slice_dim(1, 0..prompt), &mut cache);
+            let rest = decode_all(&layer, &x, &mut cache);
+            assert_close(Tensor::cat(vec![first, rest], 1), full.clone());
+            // Three heads of four elements, keys and values.
+            assert_eq!(cache.num_elements(), 2 * 12 * (3 + 6), "prompt of {prompt}");
         }
     }),
     ("parameter-names-match-burn-nn", |device| {

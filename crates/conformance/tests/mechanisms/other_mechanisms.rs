@@ -4,8 +4,8 @@
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::linear::linear;
 use zoo_attention::mechanisms::{
-    BigBird, Fixed, Linear, LinearFeatures, Lsh, MechanismKernel, Performer, Strided,
-    selected_kernel_of,
+    BigBird, Fixed, Linear, LinearFeatures, Lsh, MechanismKernel, Performer, Relative, Sigmoid,
+    Sink, Strided, selected_kernel_of,
 };
 use zoo_attention::scan::{FeatureMap, RandomFeatures, ScanKernel};
 use zoo_oracle::{Precision, expected_kv_heads};
@@ -133,7 +133,20 @@ pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
         seed: 5,
     };
     let features = LinearFeatures::Relu;
+    let sink = Sink {
+        learned: false,
+        window: None,
+        first: 1,
+    };
+    let one_direction = Relative {
+        num_buckets: 5,
+        max_distance: 2,
+        bidirectional: false,
+    };
     let variants = [
+        ("sink-without-window", sink.into()),
+        ("sigmoid-by-length", Sigmoid { length: None }.into()),
+        ("relative-in-one-direction", one_direction.into()),
         ("strided-by-length", Strided { stride: None }.into()),
         ("fixed-by-length", fixed(None, 1)),
         ("fixed-with-two-summary-columns", fixed(Some(3), 2)),

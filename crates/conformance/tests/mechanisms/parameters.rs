@@ -1,10 +1,16 @@
 //! Mechanisms with parameters: attention weights and gradients of the parameters.
 
+use zoo_attention::RelativeBuckets;
+use zoo_attention::flash::{FlashKernel, flash, flash_with_sink};
 use zoo_attention::mechanisms::additive::{additive, additive_with_weights};
+use zoo_attention::mechanisms::delta::delta_rule;
+use zoo_attention::mechanisms::differential::{differential, lambda};
+use zoo_attention::mechanisms::forgetting::forgetting;
+use zoo_attention::mechanisms::gla::gated_linear;
 use zoo_attention::mechanisms::init_matrix;
 use zoo_attention::mechanisms::local_p::{local_predictive, local_predictive_with_weights};
 use zoo_attention::mechanisms::multiplicative::multiplicative;
-use zoo_oracle::{Precision, normals};
+use zoo_oracle::{GatedRecurrence, Precision, RelativeTable, normals};
 
 use crate::prelude::*;
 
@@ -52,6 +58,10 @@ pub(crate) fn trials(suite: &mut Suite) {
             check_parameters(name, parameters, device)
         });
     }
+    for &(name, parameter) in OTHER_PROBLEMS {
+        let trial = format!("{}/{name}/parameter-gradient", parameter.mechanism());
+        suite.add_training(trial, move |device| check_other(name, parameter, device));
+    }
     suite.add("additive/invalid/vector-of-wrong-size", |device| {
         let vector = Tensor::<2>::zeros([2, 3], device);
         assert_panics_with(
@@ -79,6 +89,190 @@ pub(crate) fn trials(suite: &mut Suite) {
             assert_panics_with(|| zeros(device).apply(attend), &message);
         }
     });
+}
+
+/// A parameter that is not a vector or matrix for each head.
+#[derive(Clone, Copy)]
+enum Other {
+    Sinks,
+    LogDecays,
+    Table,
+    Differential,
+    /// Decays of a head, and strengths.
+    Recurrence,
+    /// Decays of each row of the state.
+    RecurrenceByRow,
+    /// Strengths of a delta rule.
+    Delta,
+    /// Its decays of each row of the state, and strengths.
+    DeltaByRow,
+}
+
+/// Options, shared heads, more keys and more queries, fully masked rows, several tiles.
+const OTHER_PROBLEMS: &[(&str, Other)] = &[
+    ("odd", Other::Sinks),
+    ("causal-more-queries", Other::Sinks),
+    ("everything", Other::Sinks),
+    ("causal-more-keys", Other::LogDecays),
+    ("causal-more-queries", Other::LogDecays),
+    ("everything", Other::LogDecays),
+    ("gpt2", Other::LogDecays),
+    ("odd", Other::Table),
+    ("causal-more-queries", Other::Table),
+    ("everything", Other::Table),
+    ("causal-more-queries", Other::Differential),
+    ("everything", Other::Differential),
+    ("multi-query", Other::Differential),
+    ("causal-more-queries", Other::Recurrence),
+    ("several-tiles", Other::Recurrence),
+    ("causal-and-lengths", Other::RecurrenceByRow),
+    ("several-tiles", Other::RecurrenceByRow),
+    ("several-tiles", Other::Delta),
+    ("grouped-heads", Other::DeltaByRow),
+    ("several-tiles", Other::DeltaByRow),
+];
+
+impl Other {
+    fn mechanism(self) -> Mechanism {
+        match self {
+            Self::Sinks => Mechanism::Sink,
+            Self::LogDecays => Mechanism::Forgetting,
+            Self::Table => Mechanism::Relative,
+            Self::Differential => Mechanism::Differential,
+            Self::Recurrence => Mechanism::Mamba2,
+            Self::RecurrenceByRow => Mechanism::Gla,
+            Self::Delta => Mechanism::Delta,
+            Self::DeltaByRow => Mechanism::Kda,
+        }
+    }
+
+    /// Decays of a head at a position, whether there are strengths, and whether it is a delta rule.
+    fn recurrence(self, d_head: usize) -> Option<(usize, bool, bool)> {
+        match self {
+            Self::Recurrence => Some((1, true, false)),
+            Self::RecurrenceByRow => Some((d_head, false, false)),
+            Self::Delta => Some((0, true, true)),
+            Self::DeltaByRow => Some((d_head, true, true)),
+            Self::Sinks | Self::LogDecays | Self::Table | Self::Differential => None,
+        }
+    }
+}
+
+/// Compares the gradient of the parameter, and those of the inputs, for values other than the initial
+/// ones.
+fn check_other(name: &str, parameter: Other, device: &Device) {
+    const LAMBDA_INIT: f64 = 0.4;
+    let buckets = RelativeBuckets {
+        num_buckets: 9,
+        max_distance: 50,
+        is_bidirectional: true,
+    };
+    let problem = find_problem(name);
+    let (batch, heads, seq_k) = (problem.batch, problem.heads, problem.seq_k);
+    let half = problem.d_head / 2;
+    let learned = |count: usize, std: f64| normals("learned", count, std);
+    let positions = batch * problem.kv_heads * seq_k;
+    let recurrence = parameter.recurrence(problem.d_head);
+    let (decays, strengths) = match recurrence {
+        Some((width, has_strength, _)) => {
+            (positions * width, positions * usize::from(has_strength))
+        }
+        None => (0, 0),
+    };
+    let (dims, values) = match parameter {
+        Other::Recurrence | Other::RecurrenceByRow | Other::Delta | Other::DeltaByRow => {
+            let logits = learned(decays + strengths, 1.0);
+            let value = |(i, x): (usize, &f32)| match i < decays {
+                true => -(-1.0 - x).exp().ln_1p() / 8.0,
+                false => 1.0 / (1.0 + (-x).exp()),
+            };
+            (vec![], logits.iter().enumerate().map(value).collect())
+        }
+        Other::Sinks => (vec![heads], learned(heads, 2.0)),
+        Other::LogDecays => {
+            let logits = learned(batch * heads * seq_k, 1.0);
+            let log_sigmoid = |x: &f32| -(-1.0 - x).exp().ln_1p();
+            let values = logits.iter().map(log_sigmoid).collect();
+            (vec![batch, heads, seq_k], values)
+        }
+        Other::Table => (vec![heads, 9], learned(heads * 9, 1.0)),
+        Other::Differential => (vec![4, half], learned(4 * half, 0.3)),
+    };
+    let formula = match parameter {
+        Other::Recurrence | Other::RecurrenceByRow | Other::Delta | Other::DeltaByRow => {
+            Formula::Gated(GatedRecurrence {
+                log_decays: values[..decays].to_vec(),
+                strengths: values[decays..].to_vec(),
+                is_delta: recurrence.is_some_and(|(.., is_delta)| is_delta),
+            })
+        }
+        Other::Sinks => Formula::Sink(values.clone()),
+        Other::LogDecays => Formula::Forgetting(values.clone()),
+        Other::Table => Formula::Relative(RelativeTable {
+            values: values.clone(),
+            num_buckets: buckets.num_buckets,
+            max_distance: buckets.max_distance,
+            bidirectional: true,
+        }),
+        Other::Differential => Formula::Differential {
+            vectors: values.clone(),
+            lambda_init: LAMBDA_INIT,
+        },
+    };
+    let mut problem = problem.with_formula(formula);
+    let inputs = problem.inputs();
+    let tensors = Tensors::new(&problem, &inputs, device).require_grad();
+    if problem.dropout.is_some() && tensors.kernel() == FlashKernel::Aten {
+        problem.dropout_mask = Some(dropout_mask(&Mechanism::Flash.into(), &tensors));
+    }
+    let flat: Tensor<1> = tensor_of(values.clone(), [values.len()], device);
+    let flat = flat.require_grad();
+    let gate = |range: std::ops::Range<usize>| {
+        let dims = [batch, problem.kv_heads, seq_k, range.len() / positions];
+        let is_some = !range.is_empty();
+        is_some.then(|| flat.clone().slice_dim(0, range).reshape(dims))
+    };
+    let context = tensors.apply(|query, key, value, options| match parameter {
+        Other::Recurrence | Other::RecurrenceByRow => {
+            let log_decay = gate(0..decays).expect("decays");
+            let strength = gate(decays..values.len());
+            gated_linear(query, key, value, log_decay, strength, options)
+        }
+        Other::Delta | Other::DeltaByRow => {
+            let strength = gate(decays..values.len()).expect("strengths");
+            delta_rule(query, key, value, gate(0..decays), strength, options)
+        }
+        Other::Sinks => flash_with_sink(query, key, value, flat.clone(), options),
+        Other::LogDecays => {
+            let gates = flat.clone().reshape([dims[0], dims[1], dims[2]]);
+            forgetting(query, key, value, gates, options)
+        }
+        Other::Table => {
+            let table = flat.clone().reshape([dims[0], dims[1]]);
+            let bias = buckets.bias(table, problem.seq_q, seq_k);
+            let options = options.clone().with_relative_bias(bias);
+            flash(query, key, value, &options)
+        }
+        Other::Differential => {
+            let vectors = flat.clone().reshape([dims[0], dims[1]]);
+            let lambda = lambda(vectors, LAMBDA_INIT);
+            differential(query, key, value, lambda, options)
+        }
+    });
+    let gradients = tensors.backward(context.clone());
+
+    let solution = solve(&problem, &inputs);
+    let forward = Precision::F32.forward(solution.largest_score);
+    must(forward.check("context", &to_vec(context), &solution.context));
+    let backward = Precision::F32.backward(solution.largest_score);
+    must(tensors.check_gradients(&gradients, &solution, backward));
+    // A sum over queries and keys whose terms mostly cancel.
+    let min_scale = solution
+        .terms
+        .d_bias
+        .max(solution.terms.d_parameter / values.len() as f64);
+    let got = to_vec(flat.grad(&gradients).expect("a gradient"));
+    must(backward.check_with_min_scale(min_scale, "d_parameter", &got, &solution.d_parameter));
 }
 
 fn zeros(device: &Device) -> Tensors {

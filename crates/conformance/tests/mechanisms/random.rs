@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use zoo_spec::SplitMix64;
 use zoo_spec::keys::{Key, MAX_STEPS, Presence, Values};
 
 use crate::all_mechanisms::supports;
@@ -24,7 +25,7 @@ pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, is_software: bool)
             cases,
             failure_persistence: None,
             // Reproducible on every machine.
-            rng_seed: RngSeed::Fixed(mechanism as u64 + 1),
+            rng_seed: RngSeed::Fixed(seed(mechanism)),
             ..Config::default()
         };
         let strategy = (config_strategy(mechanism), problem(mechanism));
@@ -46,6 +47,11 @@ pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, is_software: bool)
         });
         must(result);
     });
+}
+
+/// A seed that does not change when mechanisms are added.
+fn seed(mechanism: Mechanism) -> u64 {
+    SplitMix64::named(mechanism.name()).next()
 }
 
 /// Whether a rounding error can change the visible keys.
@@ -93,6 +99,7 @@ fn values(key: &'static Key) -> BoxedStrategy<Option<toml::Value>> {
         | Values::Path
         | Values::Paths
         | Values::Choice(_)
+        | Values::Choices(_)
         | Values::Backend
         | Values::Devices => panic!("no random values for the type of key {}", key.name),
     };
@@ -137,7 +144,7 @@ prop_compose! {
         heads in Just(kv_heads * group),
         seq_q in Just(if supports(mechanism, Requirement::DifferentLengths) { seq_q } else { seq_k }),
         seq_k in Just(seq_k),
-        d_head in Just(d_head),
+        d_head in Just(if supports(mechanism, Requirement::OddHead) { d_head } else { 2 * d_head }),
         d_value in Just(d_value),
     ) -> Problem {
         Problem {

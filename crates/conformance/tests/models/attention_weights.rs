@@ -66,8 +66,9 @@ fn check_transformer(mechanism: Mechanism, device: &Device) {
         .with_scale_embeddings(false)
         .with_tie_embeddings(Tying::None);
     let config = transformer::with_supported_mechanisms(config);
-    let (encoder, cross) = (config.spec.encoder_attention, config.spec.cross_attention);
-    assert_not_full_attention(&encoder, 4, [9; 2], Mask::Full, device);
+    let encoder = config.spec.encoder_attention.clone();
+    let cross = config.spec.cross_attention;
+    assert_not_full_attention(encoder.of_layer(0), 4, [9; 2], Mask::Full, device);
     assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
     let model = with_random_weights(must(config.try_init(device)), 3);
     let source = tokens(&rows(), model.source_limits(), device);
@@ -81,7 +82,7 @@ fn check_transformer(mechanism: Mechanism, device: &Device) {
     let mut x = embedding.forward(source.ids());
     x = model.source_positions.forward(x, 0);
     for (layer, weights) in model.encoder.layers.iter().zip(weights.encoder) {
-        check_weights(encoder.mechanism(), &weights, [2, 4, 9, 9]);
+        check_weights(encoder.of_layer(0).mechanism(), &weights, [2, 4, 9, 9]);
         let attended = apply_weights(&layer.attention, weights, x.clone());
         x = layer.attention_norm.forward(x + attended);
         x = feed_forward(&layer.feed_forward, &layer.feed_forward_norm, x);

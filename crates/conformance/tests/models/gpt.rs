@@ -2,6 +2,7 @@
 
 use zoo_attention::mechanisms::Performer;
 use zoo_models::Gpt;
+use zoo_spec::LayerMechanisms;
 
 use crate::support::*;
 
@@ -25,19 +26,25 @@ type Case = (Mechanism, PositionEncoding);
 pub(crate) const ROTARY: PositionEncoding = PositionEncoding::rotary(1e4);
 const LEARNED: PositionEncoding = PositionEncoding::learned(12);
 
-const TRAINED: [Case; 3] = [
+const TRAINED: [Case; 4] = [
     (Mechanism::Flash, LEARNED),
     (Mechanism::Linear, ROTARY),
     (Mechanism::SlidingWindow, PositionEncoding::Alibi),
+    (Mechanism::GatedDelta, LEARNED),
 ];
 
-const DECODED: [Case; 6] = [
+const DECODED: [Case; 11] = [
     (Mechanism::Flash, LEARNED),
     (Mechanism::GroupedQuery, ROTARY),
     (Mechanism::Linear, PositionEncoding::Sinusoidal),
     (Mechanism::Retention, ROTARY),
     (Mechanism::SlidingWindow, PositionEncoding::None),
     (Mechanism::Longformer, PositionEncoding::Alibi),
+    (Mechanism::Sink, ROTARY),
+    (Mechanism::Relative, PositionEncoding::None),
+    (Mechanism::Forgetting, PositionEncoding::None),
+    (Mechanism::Mamba2, PositionEncoding::None),
+    (Mechanism::GatedDelta, LEARNED),
 ];
 
 /// One of each kind; `transformer` tests the decoder with all mechanisms.
@@ -140,10 +147,37 @@ const TESTS: &[(&str, Test)] = &[
             config.clone().with_temperature(3.0),
             config.clone().with_softcap(Some(0.1)),
             config.clone().with_qk_norm(true),
+            config.clone().with_output_gate(true),
         ] {
             let is_same = is_close(model(&changed, device).forward(&inputs), plain.clone());
             assert!(!is_same, "no effect: {:?}", changed.spec);
         }
+    }),
+    ("layers-with-different-mechanisms", |device| {
+        let names = ["gated-delta", "gated-delta", "flash"].map(|name| must(name.parse()));
+        let list: Vec<MechanismConfig> = names
+            .iter()
+            .map(|name: &Mechanism| (*name).into())
+            .collect();
+        let list = LayerMechanisms::repeating(list).expect("not empty");
+        let config = GptConfig::new(11, 8, 2, 4)
+            .with_positions(PositionEncoding::None)
+            .with_attention(list);
+        must(config.check());
+        let model = model(&config, device);
+        let layers = model.layers.iter();
+        let got: Vec<Mechanism> = layers
+            .map(|it| it.attention.mechanism().mechanism())
+            .collect();
+        assert_eq!(got, [names[0], names[1], names[2], names[0]]);
+        assert_contains_all(
+            model.to_string(),
+            &["GPT of 4 layers, gated-delta and flash"],
+        );
+        // One token at a time, with a state in some layers and a cache in the others.
+        let forward = |_: &[usize], tokens: &Tokens| model.forward(tokens);
+        let start = |rows: &[usize]| must(model.start(rows.len()));
+        assert_incremental_matches(&model, model.limits(), &three_rows(), forward, start);
     }),
     ("number-of-parameters", |device| {
         let config = GptConfig::new(11, 8, 2, 2)
@@ -173,6 +207,7 @@ const TESTS: &[(&str, Test)] = &[
             (config().with_activation(Activation::Swiglu), all + gates),
             (config().with_d_head(Some(3)), all - narrow),
             (config().with_qk_norm(true), all + 2 * 2 * 4),
+            (config().with_output_gate(true), all + 2 * (64 + 8)),
             (config().with_bias(false), all - biases),
             (config().with_attention(redrawn), all),
         ] {

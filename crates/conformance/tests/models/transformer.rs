@@ -155,7 +155,7 @@ fn check_decoding((attentions, norm, positions): Decoded, device: &Device) {
 fn check_padding(mechanism: MechanismConfig, device: &Device) {
     let config = with_supported_mechanisms(config([mechanism; 3]));
     let encoder = &config.spec.encoder_attention;
-    assert_not_full_attention(encoder, 4, [9; 2], Mask::Full, device);
+    assert_not_full_attention(encoder.of_layer(0), 4, [9; 2], Mask::Full, device);
     assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
     let model = with_random_weights(must(config.try_init(device)), 3);
     let source = [3, 1, 4, 1, 5, 0, 2, 6, 5];

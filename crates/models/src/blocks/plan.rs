@@ -5,7 +5,7 @@ use burn::tensor::Device;
 use zoo_attention::{
     MechanismConfig, MultiHeadAttention, MultiHeadAttentionConfig, Positions as HeadPositions,
 };
-use zoo_spec::{Activation, LayerSpec, Norm, PositionEncoding};
+use zoo_spec::{Activation, LayerMechanisms, LayerSpec, Norm, PositionEncoding};
 
 use super::{FeedForward, TransformerLayer};
 use crate::ModelError;
@@ -79,6 +79,17 @@ impl LayerPlan {
         valid.map_err(|source| ModelError::Attention { field, source })
     }
 
+    /// [`check`](Self::check) for the mechanisms of a stack of layers.
+    pub(crate) fn check_all(
+        &self,
+        field: &'static str,
+        mechanisms: &LayerMechanisms,
+        role: Role,
+    ) -> Result<(), ModelError> {
+        let mut list = mechanisms.list().iter();
+        list.try_for_each(|mechanism| self.check(field, mechanism, role))
+    }
+
     fn attention(
         &self,
         mechanism: &MechanismConfig,
@@ -88,6 +99,7 @@ impl LayerPlan {
             .with_n_heads_kv(self.spec.n_heads_kv)
             .with_d_head(self.spec.d_head)
             .with_qk_norm(self.spec.qk_norm)
+            .with_output_gate(self.spec.output_gate)
             .with_temperature(self.spec.temperature)
             .with_softcap(self.spec.softcap)
             .with_mechanism(*mechanism)
@@ -112,6 +124,7 @@ impl LayerPlan {
         attention.query = with_zero_bias(attention.query, device);
         attention.key = attention.key.map(|key| with_zero_bias(key, device));
         attention.value = with_zero_bias(attention.value, device);
+        attention.gate = attention.gate.map(|gate| with_zero_bias(gate, device));
         attention
     }
 

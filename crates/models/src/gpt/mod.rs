@@ -26,10 +26,10 @@ use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Linear};
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
-use zoo_attention::{AttentionError, MechanismConfig};
+use zoo_attention::AttentionError;
 use zoo_kernels::{dropout, layer_norm};
 use zoo_spec::keys::check_keys;
-use zoo_spec::{GptSpec, Norm};
+use zoo_spec::{GptSpec, LayerMechanisms, Norm};
 
 pub use self::generate::GptState;
 use crate::blocks::{
@@ -82,13 +82,13 @@ impl GptConfig {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         check_keys(&self.spec, GptSpec::KEYS)?;
         self.plan()
-            .check("attention", &self.spec.attention, Role::Any)
+            .check_all("attention", &self.spec.attention, Role::Any)
     }
 
     fn build(&self, device: &Device) -> Gpt {
         let (plan, spec) = (self.plan(), &self.spec);
         let initializer = normal(INIT_STD);
-        let layer = |_| plan.layer(&spec.attention, None, device);
+        let layer = |layer| plan.layer(spec.attention.of_layer(layer), None, device);
         Gpt {
             embedding: EmbeddingConfig::new(self.vocabulary, spec.d_model)
                 .with_initializer(initializer.clone())
@@ -220,13 +220,13 @@ impl Gpt {
     /// Summary of the model.
     pub fn summary(&self) -> Summary {
         let GptConfig { vocabulary, spec } = &self.config;
-        let (d_model, mechanism) = (spec.d_model, spec.attention.mechanism());
+        let (d_model, mechanisms) = (spec.d_model, spec.attention.names());
         let table = format!("{vocabulary} x {d_model}");
         let positions = spec.positions.name();
-        let layers = self.config.plan().sizes(spec.layers, mechanism.name());
+        let layers = self.config.plan().sizes(spec.layers, &mechanisms);
         let layer_params = self.layers.iter().map(TransformerLayer::parameters).sum();
         let head = matrix_or_tied(self.head.as_ref(), [d_model, *vocabulary], "embedding");
-        Summary::new(format!("GPT of {} layers, {mechanism}", spec.layers))
+        Summary::new(format!("GPT of {} layers, {mechanisms}", spec.layers))
             .with("embedding", table, self.embedding.num_params())
             .with("positions", positions, self.positions.num_params())
             .with("layers", layers, layer_params)

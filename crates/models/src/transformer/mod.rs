@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use zoo_attention::{AttentionError, MechanismConfig};
 use zoo_kernels::dropout;
 use zoo_spec::keys::check_keys;
-use zoo_spec::{Norm, TransformerSpec, Tying};
+use zoo_spec::{LayerMechanisms, Norm, TransformerSpec, Tying};
 
 pub use self::generate::TransformerState;
 use crate::blocks::{
@@ -94,8 +94,8 @@ impl TransformerConfig {
         ModelError::check_tying(spec.tie_embeddings, [source, target])?;
         let plan = self.plan();
         let encoder = &spec.encoder_attention;
-        plan.check("encoder_attention", encoder, Role::Bidirectional)?;
-        plan.check("decoder_attention", &spec.decoder_attention, Role::Any)?;
+        plan.check_all("encoder_attention", encoder, Role::Bidirectional)?;
+        plan.check_all("decoder_attention", &spec.decoder_attention, Role::Any)?;
         plan.check("cross_attention", &spec.cross_attention, Role::Cross)
     }
 
@@ -112,9 +112,11 @@ impl TransformerConfig {
         let positions =
             || PositionEmbedding::new(spec.positions, spec.d_model, &initializer, device);
         let norm = || spec.final_norm.then(|| plan.layer_norm(device));
-        let encoder_layer = |_| plan.layer(&spec.encoder_attention, None, device);
+        let encoder_layer =
+            |layer| plan.layer(spec.encoder_attention.of_layer(layer), None, device);
         let cross = Some(&spec.cross_attention);
-        let decoder_layer = |_| plan.layer(&spec.decoder_attention, cross, device);
+        let decoder_layer =
+            |layer| plan.layer(spec.decoder_attention.of_layer(layer), cross, device);
         let head_sizes = [spec.d_model, self.target_vocabulary];
         Transformer {
             source_embedding: (spec.tie_embeddings != Tying::All)
@@ -372,13 +374,13 @@ impl Transformer {
         let (spec, plan) = (&config.spec, config.plan());
         let d_model = spec.d_model;
         let [encoder_layers, decoder_layers] = spec.encoder_and_decoder_layers();
-        let name = |mechanism: &MechanismConfig| mechanism.mechanism().name();
         let sizes = [config.source_vocabulary, d_model];
         let source = matrix_or_tied(self.source_embedding.as_ref(), sizes, "target embedding");
         let target = format!("{} x {d_model}", config.target_vocabulary);
         let positions = spec.positions.name();
-        let encoder = plan.sizes(encoder_layers, name(&spec.encoder_attention));
-        let (own, cross) = (name(&spec.decoder_attention), name(&spec.cross_attention));
+        let encoder = plan.sizes(encoder_layers, &spec.encoder_attention.names());
+        let own = spec.decoder_attention.names();
+        let cross = spec.cross_attention.mechanism();
         let decoder = plan.sizes(decoder_layers, &format!("{own}, cross-attention {cross}"));
         let sizes = [d_model, config.target_vocabulary];
         let head = matrix_or_tied(self.head.as_ref(), sizes, "target embedding");

@@ -4,7 +4,7 @@ use zoo_spec::{BigBird, LinearFeatures, MechanismConfig};
 
 use super::{Parameter, expected_kv_heads, is_causal, is_key_mask};
 use crate::dropout::splitmix;
-use crate::formula::{FeatureMap, Formula};
+use crate::formula::{FeatureMap, Formula, GatedRecurrence, RelativeTable};
 use crate::lsh::Hashing;
 use crate::mask::Mask;
 use crate::problem::Problem;
@@ -35,6 +35,53 @@ impl Problem {
                 temperature: hard.temperature,
                 seed: hard.seed,
             }),
+            MechanismConfig::Sink(config) => {
+                let sinks = Formula::Sink(parameters(Parameter::Sinks { heads }));
+                let problem = match config.window {
+                    Some(window) => {
+                        let first = (0..config.first.min(self.seq_k)).collect();
+                        let window = symmetric_window(window);
+                        self.and_mask(Mask::Any(vec![window, Mask::Global(first)]))
+                    }
+                    None => self.clone(),
+                };
+                Some(problem.with_formula(sinks))
+            }
+            MechanismConfig::Sigmoid(config) => {
+                with_formula(Formula::Sigmoid(config.length.unwrap_or(self.seq_k)))
+            }
+            MechanismConfig::Differential(config) => {
+                if d_head % 2 == 1 {
+                    return None;
+                }
+                let half = d_head / 2;
+                with_formula(Formula::Differential {
+                    vectors: parameters(Parameter::Differential { half }),
+                    lambda_init: config.lambda_init,
+                })
+            }
+            MechanismConfig::Relative(config) => {
+                let num_buckets = config.num_buckets;
+                with_formula(Formula::Relative(RelativeTable {
+                    values: parameters(Parameter::Table { heads, num_buckets }),
+                    num_buckets,
+                    max_distance: config.max_distance,
+                    bidirectional: config.bidirectional,
+                }))
+            }
+            MechanismConfig::Forgetting(_) => {
+                let (batch, seq, width) = (self.batch, self.seq_k, 1);
+                let gates = || {
+                    parameters(Parameter::LogDecays {
+                        batch,
+                        heads,
+                        seq,
+                        width,
+                    })
+                };
+                is_causal(&self.mask)
+                    .then(|| self.clone().with_formula(Formula::Forgetting(gates())))
+            }
             MechanismConfig::SlidingWindow(config) => and_mask(symmetric_window(config.window)),
             MechanismConfig::LocalM(config) => and_mask(Mask::Monotonic(config.window)),
             MechanismConfig::LocalP(config) => with_formula(Formula::LocalPredictive {
@@ -113,6 +160,22 @@ impl Problem {
                 let decays = (0..self.kv_heads).map(|head| 1.0 - 0.5f64.powi(5 + head as i32));
                 self.with_linear_formula(Formula::Retention(decays.collect()))
             }
+            MechanismConfig::Lightning(config) => {
+                if !is_causal(&self.mask) {
+                    return None;
+                }
+                let slope = |head: usize| 8.0 * (1.0 - config.depth) * head as f64;
+                let decays = (0..self.kv_heads).map(|h| (-slope(h) / self.kv_heads as f64).exp());
+                self.with_linear_formula(Formula::Retention(decays.collect()))
+            }
+            MechanismConfig::Mamba2(_) => {
+                let unscaled = self.clone().with_scale(self.scale.unwrap_or(1.0));
+                unscaled.with_recurrence(parameters, Some(1), true, false)
+            }
+            MechanismConfig::Gla(_) => self.with_recurrence(parameters, Some(d_head), false, false),
+            MechanismConfig::Delta(_) => self.with_recurrence(parameters, None, true, true),
+            MechanismConfig::GatedDelta(_) => self.with_recurrence(parameters, Some(1), true, true),
+            MechanismConfig::Kda(_) => self.with_recurrence(parameters, Some(d_head), true, true),
         }
     }
 
@@ -122,6 +185,38 @@ impl Problem {
             Mask::Full => other,
             mask => Mask::All(vec![mask.clone(), other]),
         })
+    }
+
+    /// The problem as a gated recurrence, with this many decays of a head and position.
+    fn with_recurrence(
+        &self,
+        parameters: impl Fn(Parameter) -> Vec<f32>,
+        width: Option<usize>,
+        has_strength: bool,
+        is_delta: bool,
+    ) -> Option<Self> {
+        if !is_causal(&self.mask) {
+            return None;
+        }
+        let (batch, heads, seq) = (self.batch, self.kv_heads, self.seq_k);
+        let log_decays = width.map(|width| {
+            parameters(Parameter::LogDecays {
+                batch,
+                heads,
+                seq,
+                width,
+            })
+        });
+        let strengths = || parameters(Parameter::Strengths { batch, heads, seq });
+        self.with_linear_formula(Formula::Gated(GatedRecurrence {
+            log_decays: log_decays.unwrap_or_default(),
+            strengths: if has_strength {
+                strengths()
+            } else {
+                Vec::new()
+            },
+            is_delta,
+        }))
     }
 
     /// The problem with a linear-attention formula, which computes no scores. `None` if the problem

@@ -36,6 +36,43 @@ pub enum Parameter {
         /// Number of queries over all examples and heads.
         queries: usize,
     },
+    /// `[heads]`: scores of sinks.
+    Sinks {
+        /// Query heads.
+        heads: usize,
+    },
+    /// `[heads, num_buckets]`: biases of relative positions.
+    Table {
+        /// Query heads.
+        heads: usize,
+        /// Number of buckets.
+        num_buckets: usize,
+    },
+    /// `[batch, heads, seq, width]`: logarithms of the decays of positions, at most 0.
+    LogDecays {
+        /// Batch size.
+        batch: usize,
+        /// Query heads, or key and value heads of a recurrence.
+        heads: usize,
+        /// Number of positions.
+        seq: usize,
+        /// Decays of a head at a position.
+        width: usize,
+    },
+    /// `[batch, heads, seq, 1]`: the strengths of positions, from 0 to 1.
+    Strengths {
+        /// Batch size.
+        batch: usize,
+        /// Key and value heads.
+        heads: usize,
+        /// Number of positions.
+        seq: usize,
+    },
+    /// `[4, half]`: vectors of the λ of differential attention.
+    Differential {
+        /// Half of the head dimension.
+        half: usize,
+    },
     /// `[heads, d_head]`: vectors of an additive score or of predicted positions.
     Vector {
         /// Query heads.
@@ -66,6 +103,16 @@ impl Parameter {
                 vec![hashing.n_hashes, hashes, each, d_head]
             }
             Self::Hashes { hashing, queries } => vec![queries, hashing.n_hashes],
+            Self::Sinks { heads } => vec![heads],
+            Self::Table { heads, num_buckets } => vec![heads, num_buckets],
+            Self::LogDecays {
+                batch,
+                heads,
+                seq,
+                width,
+            } => vec![batch, heads, seq, width],
+            Self::Strengths { batch, heads, seq } => vec![batch, heads, seq, 1],
+            Self::Differential { half } => vec![4, half],
             Self::Vector { heads, d_head } => vec![heads, d_head],
             Self::Matrix { heads, d_head } => vec![heads, d_head, d_head],
         }

@@ -56,10 +56,30 @@ pub enum Values {
     Names(&'static [Variant]),
     /// One of several names, or a table with the name as `kind` and the keys of that kind.
     Choice(Choice),
+    /// The same, or a list of them.
+    Choices(Choice),
     /// A backend's name, optionally with a device index.
     Backend,
     /// A list of device indices.
     Devices,
+}
+
+impl Values {
+    /// The choice, also of each element of a list.
+    pub fn choice(&self) -> Option<Choice> {
+        match self {
+            Self::Choice(choice) | Self::Choices(choice) => Some(*choice),
+            Self::Count { .. }
+            | Self::Number(_)
+            | Self::Bool
+            | Self::Text
+            | Self::Path
+            | Self::Paths
+            | Self::Names(_)
+            | Self::Backend
+            | Self::Devices => None,
+        }
+    }
 }
 
 /// A choice among names, some of which have keys of their own.
@@ -347,14 +367,12 @@ impl Key {
     /// Checks integers and numbers against their bounds; other values are checked by their types.
     fn check(&self, value: &toml::Value) -> Result<(), InvalidValue> {
         let allowed = match (&self.values, value) {
-            (Values::Choice(choice), toml::Value::Table(table)) => {
-                let kind = table.get("kind").and_then(toml::Value::as_str);
-                let variant = kind.and_then(|kind| Variant::named(choice.variants, kind));
-                let keys = variant.map_or(&[][..], |variant| variant.keys);
-                return check_table(table, keys).map_err(|wrong| InvalidValue {
-                    key: format!("{}.{}", self.name, wrong.key),
-                    ..wrong
-                });
+            (Values::Choice(choice) | Values::Choices(choice), toml::Value::Table(table)) => {
+                return self.check_choice(choice, table);
+            }
+            (Values::Choices(choice), toml::Value::Array(list)) => {
+                let mut tables = list.iter().filter_map(toml::Value::as_table);
+                return tables.try_for_each(|table| self.check_choice(choice, table));
             }
             (Values::Count { min, .. }, toml::Value::Integer(value)) if value < min => {
                 format!("at least {min}")
@@ -371,6 +389,17 @@ impl Key {
             key: self.name.to_owned(),
             allowed,
             got: value.to_string(),
+        })
+    }
+
+    /// Checks the keys of a table with a kind.
+    fn check_choice(&self, choice: &Choice, table: &toml::Table) -> Result<(), InvalidValue> {
+        let kind = table.get("kind").and_then(toml::Value::as_str);
+        let variant = kind.and_then(|kind| Variant::named(choice.variants, kind));
+        let keys = variant.map_or(&[][..], |variant| variant.keys);
+        check_table(table, keys).map_err(|wrong| InvalidValue {
+            key: format!("{}.{}", self.name, wrong.key),
+            ..wrong
         })
     }
 }

@@ -18,6 +18,8 @@ pub struct Capabilities {
     pub bidirectional: Support,
     /// Decoding token by token.
     pub decoding: Support,
+    /// An odd number of elements per head.
+    pub odd_d_head: Support,
     /// What padding at the end of a sequence does to the positions before it.
     pub padding: Padding,
     /// The options of a call that it supports.
@@ -142,6 +144,7 @@ impl Capabilities {
             cross_attention: Ok(()),
             bidirectional: Ok(()),
             decoding: Ok(()),
+            odd_d_head: Ok(()),
             padding: Padding::Masked,
             options: SupportedOptions::ALL,
             returns_weights: false,
@@ -153,6 +156,24 @@ impl Capabilities {
     pub const fn with_weights(mut self) -> Self {
         self.returns_weights = true;
         self
+    }
+
+    /// The capabilities of a causal recurrence, whose weights are no distribution.
+    pub const fn recurrent() -> Self {
+        Self {
+            kv_heads: KvHeads::Any,
+            cross_attention: Err("its state is that of earlier positions of the same sequence"),
+            bidirectional: Err("it is causal"),
+            decoding: Ok(()),
+            odd_d_head: Ok(()),
+            padding: Padding::Masked,
+            options: SupportedOptions {
+                entropy: NO_DISTRIBUTION,
+                ..SupportedOptions::NO_SCORES
+            },
+            returns_weights: false,
+            difference: Difference::Weights,
+        }
     }
 
     /// The capabilities of exact softmax attention over the visible keys of a sparse pattern on a

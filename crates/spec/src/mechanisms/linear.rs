@@ -16,6 +16,7 @@ mechanism! {
         cross_attention: Ok(()),
         bidirectional: Ok(()),
         decoding: Ok(()),
+        odd_d_head: Ok(()),
         padding: Padding::Masked,
         options: SupportedOptions::NO_SCORES,
         returns_weights: false,

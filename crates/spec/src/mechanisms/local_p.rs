@@ -17,6 +17,7 @@ mechanism! {
         cross_attention: Ok(()),
         bidirectional: Ok(()),
         decoding: Err("the position it predicts depends on the final length"),
+        odd_d_head: Ok(()),
         padding: Padding::NeedsKeyLengths,
         options: SupportedOptions {
             entropy: NO_DISTRIBUTION,

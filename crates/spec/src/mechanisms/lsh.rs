@@ -21,6 +21,7 @@ mechanism! {
         cross_attention: Err("its keys are its queries, so it has no keys of another sequence"),
         bidirectional: Ok(()),
         decoding: Err("it hashes and sorts the whole sequence"),
+        odd_d_head: Ok(()),
         padding: Padding::ChangesResult(
             "padding would be hashed and sorted with the other positions",
         ),

@@ -38,6 +38,11 @@ macro_rules! for_each_mechanism {
             multiplicative::Multiplicative,
             additive::Additive,
             hard::Hard,
+            sink::Sink,
+            sigmoid::Sigmoid,
+            differential::Differential,
+            relative::Relative,
+            forgetting::Forgetting,
             sliding_window::SlidingWindow,
             local_m::LocalM,
             local_p::LocalP,
@@ -50,6 +55,12 @@ macro_rules! for_each_mechanism {
             linear::Linear,
             performer::Performer,
             retention::Retention,
+            lightning::Lightning,
+            mamba2::Mamba2,
+            gla::Gla,
+            delta::Delta,
+            gated_delta::GatedDelta,
+            kda::Kda,
         }
     };
 }
@@ -84,6 +95,12 @@ macro_rules! registry {
             impl From<$type> for MechanismConfig {
                 fn from(config: $type) -> Self {
                     Self::$type(config)
+                }
+            }
+
+            impl From<$type> for crate::LayerMechanisms {
+                fn from(config: $type) -> Self {
+                    MechanismConfig::from(config).into()
                 }
             }
         )+

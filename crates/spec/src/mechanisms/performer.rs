@@ -23,6 +23,7 @@ mechanism! {
         cross_attention: Ok(()),
         bidirectional: Ok(()),
         decoding: Ok(()),
+        odd_d_head: Ok(()),
         padding: Padding::NeedsKeyLengths,
         options: SupportedOptions {
             // The features are those of scaled scores.

@@ -1,5 +1,4 @@
-use super::capabilities::NO_DISTRIBUTION;
-use super::{Capabilities, Difference, KvHeads, Padding, SupportedOptions};
+use super::Capabilities;
 use crate::keys::Values;
 
 mechanism! {
@@ -12,19 +11,5 @@ mechanism! {
         group_norm: bool = false, small false, Values::Bool;
     }
 
-    capabilities: |_| Capabilities {
-        kv_heads: KvHeads::Any,
-        cross_attention: Err(
-            "it decays with the distance to earlier positions of the same sequence",
-        ),
-        bidirectional: Err("it is causal"),
-        decoding: Ok(()),
-        padding: Padding::Masked,
-        options: SupportedOptions {
-            entropy: NO_DISTRIBUTION,
-            ..SupportedOptions::NO_SCORES
-        },
-        returns_weights: false,
-        difference: Difference::Weights,
-    }
+    capabilities: |_| Capabilities::recurrent()
 }

@@ -1,7 +1,6 @@
 //! The encoder-only Transformer with a classification head.
 
-use super::{ATTENTION, Activation, Norm, Pooling, PositionEncoding, flash};
-use crate::MechanismConfig;
+use super::{ATTENTIONS, Activation, LayerMechanisms, Norm, Pooling, PositionEncoding, flash};
 use crate::keys::Values;
 
 layer_keys! {
@@ -11,8 +10,8 @@ layer_keys! {
         activation: Activation::Gelu,
         positions: PositionEncoding::Sinusoidal,
         dropout: 0.1;
-        /// Self-attention.
-        attention: MechanismConfig = flash(), ATTENTION;
+        /// Self-attention of all layers, or a list of mechanisms that repeats.
+        attention: LayerMechanisms = flash().into(), ATTENTIONS;
         /// Pooling of the sequence into one vector.
         pooling: Pooling = Pooling::Mean, Values::Names(Pooling::NAMES);
         /// Pre-norm or post-norm.

@@ -1,7 +1,6 @@
 //! The decoder-only Transformer.
 
-use super::{ATTENTION, Activation, PositionEncoding, flash};
-use crate::MechanismConfig;
+use super::{ATTENTIONS, Activation, LayerMechanisms, PositionEncoding, flash};
 use crate::keys::{LENGTH, Values};
 
 layer_keys! {
@@ -13,8 +12,8 @@ layer_keys! {
         dropout: 0.0;
         /// Context length: tokens per training sequence.
         context: usize = 128, LENGTH;
-        /// Self-attention.
-        attention: MechanismConfig = flash(), ATTENTION;
+        /// Self-attention of all layers, or a list of mechanisms that repeats.
+        attention: LayerMechanisms = flash().into(), ATTENTIONS;
         /// Tie the output layer to the token embedding.
         tie_embeddings: bool = true, Values::Bool;
     }

@@ -41,6 +41,8 @@ macro_rules! layer_keys {
                     crate::keys::choice("positions", crate::PositionEncoding::KINDS);
                 /// RMSNorm of the queries and keys of each head (QK-norm).
                 qk_norm: bool = false, crate::keys::Values::Bool;
+                /// Multiply the output of attention by a sigmoid gate, computed from its input.
+                output_gate: bool = false, crate::keys::Values::Bool;
                 /// Softmax temperature of the attention scores: above 1 flattens, below 1 sharpens.
                 temperature: f64 = 1.0, crate::keys::TEMPERATURE;
                 /// Softcap of the attention scores: `softcap · tanh(score / softcap)`.
@@ -74,6 +76,7 @@ macro_rules! layer_keys {
                     activation: spec.activation,
                     positions: spec.positions,
                     qk_norm: spec.qk_norm,
+                    output_gate: spec.output_gate,
                     temperature: spec.temperature,
                     softcap: spec.softcap,
                     entropy_penalty: spec.entropy_penalty,
@@ -107,6 +110,8 @@ pub struct LayerSpec {
     pub positions: PositionEncoding,
     /// RMSNorm of the queries and keys of each head.
     pub qk_norm: bool,
+    /// A sigmoid gate of the output of attention.
+    pub output_gate: bool,
     /// Softmax temperature of the attention scores.
     pub temperature: f64,
     /// Softcap of the attention scores.

@@ -9,6 +9,7 @@ mod layers;
 mod classifier;
 mod gpt;
 mod han;
+mod mixed;
 mod seq2seq;
 mod transformer;
 
@@ -20,6 +21,7 @@ pub use self::classifier::ClassifierSpec;
 pub use self::gpt::GptSpec;
 pub use self::han::HanSpec;
 pub use self::layers::LayerSpec;
+pub use self::mixed::LayerMechanisms;
 pub use self::seq2seq::Seq2SeqSpec;
 pub use self::transformer::TransformerSpec;
 use crate::keys::Values;
@@ -45,6 +47,8 @@ crate::kinds! {
 }
 
 const ATTENTION: Values = Values::Choice(MECHANISMS);
+/// Of all layers, or a list that repeats.
+const ATTENTIONS: Values = Values::Choices(MECHANISMS);
 
 fn flash() -> MechanismConfig {
     Mechanism::Flash.into()

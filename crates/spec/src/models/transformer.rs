@@ -1,6 +1,8 @@
 //! The encoder-decoder Transformer.
 
-use super::{ATTENTION, Activation, Norm, PositionEncoding, Tying, flash};
+use super::{
+    ATTENTION, ATTENTIONS, Activation, LayerMechanisms, Norm, PositionEncoding, Tying, flash,
+};
 use crate::MechanismConfig;
 use crate::keys::{LAYERS, Presence, Values};
 
@@ -15,10 +17,10 @@ layer_keys! {
         encoder_layers: Option<usize> = None, LAYERS, Presence::Optional("`layers`");
         /// Number of decoder layers.
         decoder_layers: Option<usize> = None, LAYERS, Presence::Optional("`layers`");
-        /// Self-attention of the encoder.
-        encoder_attention: MechanismConfig = flash(), ATTENTION;
-        /// Self-attention of the decoder.
-        decoder_attention: MechanismConfig = flash(), ATTENTION;
+        /// Self-attention of the encoder, of all layers or as a list that repeats.
+        encoder_attention: LayerMechanisms = flash().into(), ATTENTIONS;
+        /// Self-attention of the decoder, of all layers or as a list that repeats.
+        decoder_attention: LayerMechanisms = flash().into(), ATTENTIONS;
         /// Cross-attention of the decoder.
         cross_attention: MechanismConfig = flash(), ATTENTION;
         /// Pre-norm or post-norm.

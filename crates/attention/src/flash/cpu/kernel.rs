@@ -229,11 +229,12 @@ pub(super) unsafe fn softmax_backward<S: Simd>(
 pub(super) unsafe fn sigmoid_weights<S: Simd>(keys: usize, scores: *mut f32) {
     // SAFETY: all accesses are within the bounds the caller guarantees.
     unsafe {
-        let (zero, lowest) = (S::splat(0.0), S::splat(f32::NEG_INFINITY));
+        let (zero, lowest) = (S::splat(0.0), S::splat(-1e30));
         for i in (0..keys * QUERIES).step_by(S::LANES) {
             let score = S::load(scores.add(i));
             let weight = sigmoid::<S>(S::mul(score, S::splat(LN_2)));
-            // Minus infinity is clamped by `sigmoid`. Masked keys have a weight of exactly zero.
+            // `sigmoid` clamps its argument. Masked keys have a weight of exactly zero, and so have
+            // those that the most negative bias masks.
             let is_masked = S::gt(zero, score) & !S::gt(score, lowest);
             S::store(scores.add(i), S::select(is_masked, zero, weight));
         }

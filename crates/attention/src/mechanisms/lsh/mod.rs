@@ -71,7 +71,7 @@ impl Attention for Lsh {
         lsh(inputs.query, inputs.value, &hashing, call.options).into()
     }
 
-    fn weight_fn(&self, _: &Params, _: &Tensor<4>, _: &AttentionShape) -> WeightFunction {
+    fn weight_fn(&self, _: &Inputs, _: &Params) -> WeightFunction {
         WeightFunction::Hashed(*self)
     }
 

@@ -52,7 +52,18 @@ fn check_layer(attention: &MultiHeadAttention, mechanism: &MechanismConfig, devi
     assert_close(Tensor::cat(vec![first, rest], 1), full.clone());
     let evicts = matches!(
         name,
-        M::SlidingWindow | M::LocalM | M::Linear | M::Performer | M::Retention
+        M::SlidingWindow
+            | M::LocalM
+            | M::Sink
+            | M::Linear
+            | M::Performer
+            | M::Retention
+            | M::Lightning
+            | M::Mamba2
+            | M::Gla
+            | M::Delta
+            | M::GatedDelta
+            | M::Kda
     );
     match cache.truncate(6) {
         // A window or state has overwritten earlier positions.
@@ -95,17 +106,18 @@ fn check_cross_attention(
 
 pub(super) const TESTS: &[(&str, Test)] = &[
     ("memory-is-projected-once", |device| {
-        let query = random_normal([2, 5, 12], device);
-        let memory = random_normal([2, SMALL_SEQUENCE, 12], device);
+        let query = random_normal([2, 5, 16], device);
+        let memory = random_normal([2, SMALL_SEQUENCE, 16], device);
         for mechanism in Mechanism::ALL {
-            // `retention` is causal-only, and the keys of `lsh` are its queries.
-            if matches!(mechanism, Mechanism::Retention | Mechanism::Lsh) {
+            // The keys of `lsh` are its queries.
+            let is_causal = Requirement::Bidirectional.unsupported_reason(mechanism);
+            if is_causal.is_some() || mechanism == Mechanism::Lsh {
                 continue;
             }
             let small = mechanism.small_for_tests();
             let sizes = [5, SMALL_SEQUENCE];
             assert_not_full_attention(&small, SMALL_HEADS, sizes, Mask::Full, device);
-            let attention = MultiHeadAttentionConfig::new(12, SMALL_HEADS)
+            let attention = MultiHeadAttentionConfig::new(16, SMALL_HEADS)
                 .with_mechanism(small)
                 .init(device);
             check_cross_attention(&attention, [&query, &memory], 4, |projected, pattern| {

@@ -170,13 +170,12 @@ fn best_validation(rows: &[Row], metric: Metric) -> Option<BestCheckpoint> {
 fn mechanisms(model: &Model) -> Vec<Mechanism> {
     let kinds = |configs: &[MechanismConfig]| configs.iter().map(|it| it.mechanism()).collect();
     let mechanisms: Vec<Mechanism> = match model {
-        Model::Transformer(model) => kinds(&[
-            model.encoder_attention,
-            model.decoder_attention,
-            model.cross_attention,
-        ]),
-        Model::Gpt(model) => kinds(&[model.attention]),
-        Model::Classifier(model) => kinds(&[model.attention]),
+        Model::Transformer(model) => {
+            let (encoder, decoder) = (&model.encoder_attention, &model.decoder_attention);
+            kinds(&[encoder.list(), decoder.list(), &[model.cross_attention]].concat())
+        }
+        Model::Gpt(model) => kinds(model.attention.list()),
+        Model::Classifier(model) => kinds(model.attention.list()),
         Model::Seq2Seq(model) => vec![match model.attention {
             Alignment::Additive => Mechanism::Additive,
             Alignment::Dot => Mechanism::Dot,
