@@ -86,7 +86,7 @@ fn training_memory_grows_as_stated() {
         );
         let is_scan = matches!(
             mechanism,
-            Mechanism::Linear | Mechanism::Performer | Mechanism::Retention
+            Mechanism::Linear | Mechanism::Performer | Mechanism::Retention | Mechanism::Lightning
         );
         if is_scan {
             let tensor = 4 * HEADS * 2_048 * D_HEAD;

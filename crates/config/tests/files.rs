@@ -212,6 +212,8 @@ fn shipped_configs_are_valid_and_documented() {
         "classifier-listops-standard",
         "gpt-shakespeare",
         "gpt-shakespeare-cpu",
+        "gpt-shakespeare-hybrid",
+        "gpt-shakespeare-sink",
         "han-reviews",
         "han-synthetic",
         "seq2seq-dates",

@@ -18,7 +18,9 @@ pub(crate) fn trials(suite: &mut Suite) {
 /// Checks the shape of weights, and that they sum to one if the mechanism's do.
 fn check_weights<const D: usize>(mechanism: Mechanism, weights: &Tensor<D>, dims: [usize; D]) {
     assert_eq!(weights.dims(), dims);
-    if !matches!(mechanism, Mechanism::Retention | Mechanism::LocalP) {
+    let capabilities = MechanismConfig::from(mechanism).capabilities();
+    // Only a distribution has an entropy.
+    if capabilities.options.entropy.is_ok() {
         let sums = to_vec(weights.clone().sum_dim(D - 1));
         let ones = vec![1.0; sums.len()];
         let precision = f32_precision(&weights.device());
