@@ -29,7 +29,7 @@ pub use adam::{Adam, AdamConfig, AdamKind};
 pub use dropout::{add_dropout, dropout, relu_dropout};
 pub use embedding::embedding;
 pub use hosts::location::{has_kernels, is_on_host};
-pub use layer_norm::layer_norm;
+pub use layer_norm::{layer_norm, rms_norm};
 pub use linear::{Activation, linear, linear_transposed};
 pub use loss::smoothed_cross_entropy;
 #[doc(hidden)]

@@ -34,8 +34,8 @@ use zoo_spec::keys::check_keys;
 use zoo_spec::{ClassifierSpec, LayerMechanisms, Norm, Pooling};
 
 use crate::blocks::{
-    LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
-    final_norm, init_linear, normal, scale_embeddings,
+    LayerPlan, Normalization, PositionEmbedding, Recorder, Role, SelfAttentionOptions,
+    TransformerLayer, embed, init_linear, normal, scale_embeddings,
 };
 use crate::{ContextAttention, Limits, ModelError, Summary, Tokens};
 
@@ -229,7 +229,7 @@ impl Classifier {
         let hidden = layers.fold(dropout(&self.dropout, hidden), |hidden, layer| {
             layer.forward(hidden, options, None)
         });
-        final_norm(self.norm.as_ref(), spec.epsilon, hidden)
+        Normalization::of_layers(spec).apply_final(self.norm.as_ref(), hidden)
     }
 
     fn predict(&self, hidden: Tensor<3>, tokens: &Tokens) -> Tensor<2> {

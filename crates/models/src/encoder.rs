@@ -12,7 +12,7 @@ use zoo_spec::keys::check_keys;
 use zoo_spec::{Activation, ClassifierSpec, LayerSpec, Norm, PositionEncoding};
 
 use crate::ModelError;
-use crate::blocks::{LayerPlan, Role, TransformerLayer, final_norm};
+use crate::blocks::{LayerPlan, Normalization, Role, TransformerLayer};
 
 zoo_spec::builder! {
     /// Configuration of a [`TransformerEncoder`]. The defaults are burn-nn's, except that attention
@@ -75,7 +75,7 @@ pub struct TransformerEncoder {
     /// Final layer norm.
     pub norm: Option<LayerNorm>,
     #[module(skip)]
-    epsilon: f64,
+    normalization: Normalization,
 }
 
 impl TransformerEncoderConfig {
@@ -99,7 +99,7 @@ impl TransformerEncoderConfig {
         TransformerEncoder {
             layers: (0..self.layers).map(layer).collect(),
             norm: self.final_norm.then(|| plan.layer_norm(device)),
-            epsilon: self.epsilon,
+            normalization: Normalization::of_layers(plan.spec),
         }
     }
 
@@ -112,6 +112,7 @@ impl TransformerEncoderConfig {
             d_feed_forward: self.d_feed_forward,
             activation: self.activation,
             positions: self.positions,
+            rms_norm: false,
             qk_norm: false,
             output_gate: false,
             temperature: 1.0,
@@ -148,6 +149,6 @@ impl TransformerEncoder {
             // There is no cross-attention.
             layer.forward_sublayers(hidden, self_attention, |_, x| x)
         });
-        final_norm(self.norm.as_ref(), self.epsilon, hidden)
+        self.normalization.apply_final(self.norm.as_ref(), hidden)
     }
 }

@@ -6,7 +6,7 @@ use super::gates::Gates;
 use super::params::{HeadSizes, MechanismParams, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::flash::{FlashKernel, selected_kernel};
-use crate::scan::{FeatureMap, LinearState, RecurrentState};
+use crate::scan::{FeatureMap, LinearState, RecurrentState, ScanKernel};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Pattern};
 
 /// Queries, keys and values by head: `[batch, heads, seq, d]`.
@@ -139,8 +139,8 @@ pub(crate) trait Attention {
         None
     }
 
-    /// The number of its features, if it is a chunked recurrence of [`scan`](crate::scan).
-    fn scan_features(&self, _d_head: usize) -> Option<usize> {
+    /// The kernel of a call, if it is a chunked recurrence of [`scan`](crate::scan).
+    fn scan_kernel(&self, _query: &Tensor<4>, _shape: &AttentionShape) -> Option<ScanKernel> {
         None
     }
 

@@ -56,10 +56,12 @@ impl Attention for Differential {
     }
 
     fn finish(&self, params: &MechanismParams, context: Tensor<4>) -> Tensor<4> {
-        match &params.head_norm {
-            Some(norm) => norm.forward(context).mul_scalar(1.0 - self.lambda_init),
-            None => context,
+        if params.head_norm.is_none() {
+            return context;
         }
+        params
+            .normalize_heads(context)
+            .mul_scalar(1.0 - self.lambda_init)
     }
 
     fn flops(&self, shape: &AttentionShape, options: &AttentionOptions) -> f64 {

@@ -15,7 +15,7 @@ use zoo_spec::Lightning;
 use super::retention::decayed;
 use super::{Attention, Call, HeadSizes, Inputs, MechanismParams, Params};
 use crate::analysis::weights::WeightFunction;
-use crate::scan::{LinearState, RecurrentState};
+use crate::scan::{LinearState, RecurrentState, ScanKernel, kernel_for};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Lightning {
@@ -47,14 +47,11 @@ impl Attention for Lightning {
     }
 
     fn finish(&self, params: &MechanismParams, context: Tensor<4>) -> Tensor<4> {
-        match &params.head_norm {
-            Some(norm) => norm.forward(context),
-            None => context,
-        }
+        params.normalize_heads(context)
     }
 
-    fn scan_features(&self, d_head: usize) -> Option<usize> {
-        Some(d_head)
+    fn scan_kernel(&self, query: &Tensor<4>, shape: &AttentionShape) -> Option<ScanKernel> {
+        Some(kernel_for(query, shape, shape.d_head).0)
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {

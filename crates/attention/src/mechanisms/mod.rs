@@ -23,7 +23,7 @@ pub use self::params::{MechanismParams, init_differential, init_matrix, init_tab
 pub use self::strided::strided;
 use crate::AttentionOptions;
 use crate::flash::FlashKernel;
-use crate::scan::{ScanKernel, kernel_for};
+use crate::scan::ScanKernel;
 
 macro_rules! registry {
     ($($module:ident::$type:ident),+ $(,)?) => {
@@ -104,10 +104,8 @@ pub fn selected_kernel_of(
     options: &AttentionOptions,
 ) -> Option<MechanismKernel> {
     let mechanism = implementation(mechanism);
-    let [.., d_head] = key.dims();
-    if let Some(features) = mechanism.scan_features(d_head) {
-        let shape = options.check_call("linear attention", [query, key, value]);
-        let (kernel, _) = kernel_for(query, &shape, features);
+    let shape = options.check_call("attention", [query, key, value]);
+    if let Some(kernel) = mechanism.scan_kernel(query, &shape) {
         return Some(MechanismKernel::Scan(kernel));
     }
     let kernel = mechanism.kernel([query, key, value], options);

@@ -3,6 +3,7 @@
 use burn::module::{Module, Param};
 use burn::nn::{Linear, RmsNorm};
 use burn::tensor::{Device, Tensor, TensorData};
+use zoo_kernels::rms_norm;
 
 use crate::counter::Normals;
 use crate::memo::Memo;
@@ -35,6 +36,16 @@ pub struct MechanismParams {
     pub differential: Option<Param<Tensor<2>>>,
     /// The norm of each head's output.
     pub head_norm: Option<RmsNorm>,
+}
+
+impl MechanismParams {
+    /// Normalises the output of each head, if the layer has a norm.
+    pub(crate) fn normalize_heads(&self, context: Tensor<4>) -> Tensor<4> {
+        match &self.head_norm {
+            Some(norm) => rms_norm(norm.gamma.val(), norm.epsilon, context),
+            None => context,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -2,13 +2,13 @@
 //!
 //! Choromanski et al., [Performers](https://arxiv.org/abs/2009.14794), 2020.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use zoo_spec::Performer;
 
 use super::{Attention, Call, HeadSizes, Inputs, MechanismParams};
 use crate::counter::mix;
 use crate::mechanisms::linear::linear;
-use crate::scan::{FeatureMap, RandomFeatures, ResampledFeatures};
+use crate::scan::{FeatureMap, RandomFeatures, ResampledFeatures, ScanKernel, kernel_for};
 use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
@@ -43,8 +43,8 @@ impl Attention for Performer {
         Some(random_features(self))
     }
 
-    fn scan_features(&self, _: usize) -> Option<usize> {
-        Some(self.n_features)
+    fn scan_kernel(&self, query: &Tensor<4>, shape: &AttentionShape) -> Option<ScanKernel> {
+        Some(kernel_for(query, shape, self.n_features).0)
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {

@@ -11,7 +11,7 @@ use super::gates::{initial_log_decays, initial_strengths};
 use super::{Attention, Call, Gates, HeadSizes, Inputs, MechanismParams, Params};
 use crate::analysis::weights::{GatedWeights, WeightFunction};
 use crate::precision::widen;
-use crate::scan::{GatedState, RecurrentState, Update, flops, gated};
+use crate::scan::{GatedState, RecurrentState, ScanKernel, Update, flops, gated, gated_kernel};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 /// The decay of a state at a position with input `x`.
@@ -195,11 +195,12 @@ impl<T: Recurrence> Attention for T {
         Some(RecurrentState::Gated(GatedState::new(T::UPDATE)))
     }
 
+    fn scan_kernel(&self, query: &Tensor<4>, _: &AttentionShape) -> Option<ScanKernel> {
+        Some(gated_kernel(query))
+    }
+
     fn finish(&self, params: &MechanismParams, context: Tensor<4>) -> Tensor<4> {
-        match &params.head_norm {
-            Some(norm) => norm.forward(context),
-            None => context,
-        }
+        params.normalize_heads(context)
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {

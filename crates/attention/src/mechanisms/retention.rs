@@ -48,8 +48,8 @@ impl Attention for Retention {
         }
     }
 
-    fn scan_features(&self, d_head: usize) -> Option<usize> {
-        Some(d_head)
+    fn scan_kernel(&self, query: &Tensor<4>, shape: &AttentionShape) -> Option<ScanKernel> {
+        Some(kernel_for(query, shape, shape.d_head).0)
     }
 
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {

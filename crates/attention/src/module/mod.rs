@@ -23,7 +23,7 @@ mod pytorch;
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::{Tensor, activation};
-use zoo_kernels::{Activation, linear};
+use zoo_kernels::{Activation, linear, rms_norm};
 
 pub use self::config::MultiHeadAttentionConfig;
 pub use self::decode::ProjectedMemory;
@@ -257,7 +257,7 @@ impl MultiHeadAttention {
     /// QK-norm and rotary position embedding.
     fn encode_positions(&self, tensor: Tensor<4>, norm: &Option<RmsNorm>, first: i64) -> Tensor<4> {
         let tensor = match norm {
-            Some(norm) => norm.forward(tensor),
+            Some(norm) => rms_norm(norm.gamma.val(), norm.epsilon, tensor),
             None => tensor,
         };
         match self.positions {

@@ -123,20 +123,20 @@ where
 }
 
 /// The memory of a new tensor. Filling it with zeros would take a tenth of the forward pass.
-struct Uninit {
+pub(super) struct Uninit {
     elements: Vec<f32>,
     dims: [usize; 4],
 }
 
 impl Uninit {
-    fn new(dims: [usize; 4]) -> Self {
+    pub(super) fn new(dims: [usize; 4]) -> Self {
         Self {
             elements: Vec::with_capacity(dims.iter().product()),
             dims,
         }
     }
 
-    fn elements(&mut self) -> &mut [MaybeUninit<f32>] {
+    pub(super) fn elements(&mut self) -> &mut [MaybeUninit<f32>] {
         let len = self.dims.iter().product();
         &mut self.elements.spare_capacity_mut()[..len]
     }
@@ -144,7 +144,7 @@ impl Uninit {
     /// # Safety
     ///
     /// All elements were written.
-    unsafe fn into_tensor<B: Host>(mut self) -> FloatTensor<B> {
+    pub(super) unsafe fn into_tensor<B: Host>(mut self) -> FloatTensor<B> {
         // SAFETY: as promised by the caller.
         unsafe { self.elements.set_len(self.dims.iter().product()) };
         B::from_vec(self.elements, &self.dims)
@@ -153,7 +153,7 @@ impl Uninit {
 
 /// The elements of a tensor and the strides of examples, heads and rows; copied only if the
 /// elements of a row are not contiguous.
-fn strided<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, [usize; 3]) {
+pub(super) fn strided<B: Host>(tensor: &FloatTensor<B>) -> (Cow<'_, [f32]>, [usize; 3]) {
     let [_, heads, seq, width] = tensor.shape().dims();
     if let Some((elements, [examples, by_head, rows, 1])) = B::strided(tensor) {
         return (Cow::Borrowed(elements), [examples, by_head, rows]);

@@ -40,7 +40,7 @@ use self::call::{ScanInputs, ScanSettings};
 pub(crate) use self::chunked::causal;
 pub(crate) use self::features::Features;
 pub use self::features::{FeatureMap, RandomFeatures};
-pub(crate) use self::gated::{GatedState, Update, gated, gated_weights};
+pub(crate) use self::gated::{GatedState, Update, gated, gated_kernel, gated_weights};
 pub use self::kernel_choice::ScanKernel;
 pub(crate) use self::kernel_choice::kernel_for;
 pub(crate) use self::key_mask::KeyMask;

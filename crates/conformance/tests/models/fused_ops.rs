@@ -8,7 +8,8 @@ use burn::optim::{
     AdamConfig as BurnAdam, AdamWConfig as BurnAdamW, GradientsParams, ModuleOptimizer,
 };
 use zoo_kernels::{
-    AdamConfig, AdamKind, add_dropout, dropout, layer_norm, relu_dropout, smoothed_cross_entropy,
+    AdamConfig, AdamKind, add_dropout, dropout, layer_norm, relu_dropout, rms_norm,
+    smoothed_cross_entropy,
 };
 
 use crate::support::*;
@@ -27,6 +28,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         let copied = Tensor::<3>::from_data(input.to_data(), device);
         let want = f64s(layer_norm(&norm, EPSILON, copied));
         assert_near(layer_norm(&norm, EPSILON, input), &want);
+    }),
+    ("rms-norm", |device| {
+        for [rows, width] in [[3, 5], [1, 128], [7, 1], [2, 37], [300, 130]] {
+            check_rms_norm(rows, width, device);
+        }
     }),
     ("cross-entropy", |device| {
         let cases = [([5, 7], 0.1), ([3, 33], 0.0), ([1, 16], 0.3), ([2, 1], 0.1)];
@@ -154,6 +160,16 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             || layer_norm(&norm, EPSILON, Tensor::<2>::zeros([2, 3], device)),
             "layer norm: the last dimension must be 4, got [2, 3]",
         );
+        assert_panics_containing(
+            || {
+                rms_norm(
+                    Tensor::ones([4], device),
+                    EPSILON,
+                    Tensor::<2>::zeros([2, 3], device),
+                )
+            },
+            "RMS norm: the last dimension must be 4, got [2, 3]",
+        );
         let call = |targets: &[i64], counts: &[bool], smoothing: f64| {
             let logits = Tensor::<2>::zeros([2, 3], device);
             smoothed_cross_entropy(logits, ids(targets, device), counts, smoothing);
@@ -260,6 +276,48 @@ fn check_layer_norm(rows: usize, width: usize, bias: bool, device: &Device) {
         let want = numerical_gradient(&beta, |beta| loss(&x, &gamma, beta, &up));
         assert_near(own.grad(&gradients).expect("no gradient"), &want);
     }
+}
+
+fn check_rms_norm(rows: usize, width: usize, device: &Device) {
+    let gamma = named_normal::<1>("gamma", [width], device).require_grad();
+    let input = named_normal::<2>("norm", [rows, width], device).require_grad();
+    let output_grad = named_normal::<2>("up", [rows, width], device);
+    let output = rms_norm(gamma.clone(), EPSILON, input.clone());
+    let gradients = (output.clone() * output_grad.clone()).sum().backward();
+
+    let (x, up, factors) = (f64s(input.clone()), f64s(output_grad), f64s(gamma.clone()));
+    let plain = |x: &[f64], gamma: &[f64]| -> Vec<f64> {
+        let row = |row: &[f64]| {
+            let mean_square = row.iter().map(|x| x * x).sum::<f64>() / width as f64;
+            let root = (mean_square + EPSILON).sqrt();
+            let elements = row.iter().zip(gamma);
+            elements
+                .map(|(x, gamma)| x / root * gamma)
+                .collect::<Vec<f64>>()
+        };
+        x.chunks(width).flat_map(row).collect()
+    };
+    assert_near(output, &plain(&x, &factors));
+    let loss = |x: &[f64], gamma: &[f64], up: &[f64]| -> f64 {
+        let output = plain(x, gamma);
+        output.iter().zip(up).map(|(y, up)| y * up).sum()
+    };
+    // A row's gradient depends only on that row: a few rows are sufficient.
+    let len = rows.min(4) * width;
+    let want = numerical_gradient(&x[..len], |x| loss(x, &factors, &up[..len]));
+    let got = to_vec(input.grad(&gradients).expect("no gradient"));
+    for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+        // The terms of a small element cancel.
+        let scale = (up[i] * factors[i % width] / x[i]).abs();
+        let allowed = 1e-5 * (scale + 1.0);
+        let error = (f64::from(*got) - want).abs();
+        assert!(
+            error <= allowed,
+            "[{rows}, {width}], {i}: {got}, expected {want}"
+        );
+    }
+    let want = numerical_gradient(&factors, |gamma| loss(&x, gamma, &up));
+    assert_near(gamma.grad(&gradients).expect("no gradient"), &want);
 }
 
 /// Smoothed cross-entropy by its formula.

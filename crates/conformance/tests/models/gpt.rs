@@ -148,6 +148,7 @@ const TESTS: &[(&str, Test)] = &[
             config.clone().with_softcap(Some(0.1)),
             config.clone().with_qk_norm(true),
             config.clone().with_output_gate(true),
+            config.clone().with_rms_norm(true),
         ] {
             let is_same = is_close(model(&changed, device).forward(&inputs), plain.clone());
             assert!(!is_same, "no effect: {:?}", changed.spec);
@@ -208,6 +209,8 @@ const TESTS: &[(&str, Test)] = &[
             (config().with_d_head(Some(3)), all - narrow),
             (config().with_qk_norm(true), all + 2 * 2 * 4),
             (config().with_output_gate(true), all + 2 * (64 + 8)),
+            // The biases of five norms.
+            (config().with_rms_norm(true), all - 5 * 8),
             (config().with_bias(false), all - biases),
             (config().with_attention(redrawn), all),
         ] {

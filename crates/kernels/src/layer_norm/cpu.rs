@@ -4,12 +4,22 @@ use crate::cpu::dispatch;
 use crate::cpu::parallel::{for_each, map, rows_per_task};
 use crate::cpu::{LANES, add, sum};
 
+/// The mean that rows are normalised with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mean {
+    /// That of the elements: layer norm.
+    Subtracted,
+    /// Zero: RMS norm.
+    Zero,
+}
+
 /// Normalises every row, and returns the mean and reciprocal standard deviation of each.
 pub(super) fn forward(
     input: &[f32],
     gamma: &[f32],
     beta: &[f32],
     epsilon: f64,
+    mean: Mean,
     output: &mut [f32],
 ) -> Vec<[f32; 2]> {
     let width = gamma.len();
@@ -25,7 +35,7 @@ pub(super) fn forward(
         .zip(stats.chunks_mut(part))
         .collect();
     for_each(tasks, |((input, output), stats)| {
-        forward_rows(input, gamma, beta, epsilon as f32, output, stats);
+        forward_rows(input, gamma, beta, epsilon as f32, mean, output, stats);
     });
     stats
 }
@@ -36,6 +46,7 @@ pub(super) fn backward(
     input: &[f32],
     gamma: &[f32],
     stats: &[[f32; 2]],
+    mean: Mean,
     gradient: &mut [f32],
     d_gamma: &mut [f32],
     d_beta: &mut [f32],
@@ -55,7 +66,7 @@ pub(super) fn backward(
     let parts = map(tasks, |((input, gradient), stats)| {
         let mut sums = vec![0.0; 2 * width];
         let (d_gamma, d_beta) = sums.split_at_mut(width);
-        backward_rows(input, gamma, stats, gradient, d_gamma, d_beta);
+        backward_rows(input, gamma, stats, mean, gradient, d_gamma, d_beta);
         sums
     });
     // In the order of the rows, so that the sum does not depend on scheduling.
@@ -72,6 +83,7 @@ dispatch! {
         gamma: &[f32],
         beta: &[f32],
         epsilon: f32,
+        mean: Mean,
         output: &mut [f32],
         stats: &mut [[f32; 2]],
     ) by forward_loop;
@@ -83,6 +95,7 @@ fn forward_loop(
     gamma: &[f32],
     beta: &[f32],
     epsilon: f32,
+    mean: Mean,
     output: &mut [f32],
     stats: &mut [[f32; 2]],
 ) {
@@ -91,7 +104,10 @@ fn forward_loop(
     for (row, stats) in stats.iter_mut().enumerate() {
         let x = &input[row * width..][..width];
         let y = &mut output[row * width..][..width];
-        let mean = sum_elements(x) / width as f32;
+        let mean = match mean {
+            Mean::Subtracted => sum_elements(x) / width as f32,
+            Mean::Zero => 0.0,
+        };
         let rstd = 1.0 / (sum_squared_deviations(x, mean) / width as f32 + epsilon).sqrt();
         for i in 0..width {
             y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
@@ -105,6 +121,7 @@ dispatch! {
         input: &[f32],
         gamma: &[f32],
         stats: &[[f32; 2]],
+        mean: Mean,
         gradient: &mut [f32],
         d_gamma: &mut [f32],
         d_beta: &mut [f32],
@@ -116,20 +133,24 @@ fn backward_loop(
     input: &[f32],
     gamma: &[f32],
     stats: &[[f32; 2]],
+    mean: Mean,
     gradient: &mut [f32],
     d_gamma: &mut [f32],
     d_beta: &mut [f32],
 ) {
     let width = gamma.len();
     let (d_gamma, d_beta) = (&mut d_gamma[..width], &mut d_beta[..width]);
-    for (row, [mean, rstd]) in stats.iter().enumerate() {
+    for (row, [row_mean, rstd]) in stats.iter().enumerate() {
         let x = &input[row * width..][..width];
         let dy = &mut gradient[row * width..][..width];
-        let (sum_dz, sum_dz_z) = backward_sums(x, gamma, dy, *mean, *rstd);
-        let mean_dz = sum_dz / width as f32;
+        let (sum_dz, sum_dz_z) = backward_sums(x, gamma, dy, *row_mean, *rstd);
+        let mean_dz = match mean {
+            Mean::Subtracted => sum_dz / width as f32,
+            Mean::Zero => 0.0,
+        };
         let mean_dz_z = sum_dz_z / width as f32;
         for i in 0..width {
-            let z = (x[i] - mean) * rstd;
+            let z = (x[i] - row_mean) * rstd;
             let d = dy[i];
             d_gamma[i] += d * z;
             d_beta[i] += d;

@@ -6,11 +6,11 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend, TensorMetadata, backend_extension};
 
-use super::cpu;
+use super::cpu::{self, Mean};
 use crate::autodiff::{Step, record};
 use crate::hosts::DeviceKernels;
 
-/// Fused layer norm. All tensors are `f32`.
+/// Fused layer norm, and RMS norm in host memory. All tensors are `f32`.
 #[backend_extension(
     Autodiff,
     Flex: cfg(feature = "flex"),
@@ -25,6 +25,7 @@ pub(crate) trait LayerNormOp: Backend {
         gamma: FloatTensor<Self>,
         beta: FloatTensor<Self>,
         epsilon: f64,
+        mean: Mean,
     ) -> FloatTensor<Self>;
 }
 
@@ -34,8 +35,9 @@ impl<B: DeviceKernels> LayerNormOp for B {
         gamma: FloatTensor<B>,
         beta: FloatTensor<B>,
         epsilon: f64,
+        mean: Mean,
     ) -> FloatTensor<B> {
-        forward::<B>(&input, &gamma, &beta, epsilon).0
+        forward::<B>(&input, &gamma, &beta, epsilon, mean).0
     }
 }
 
@@ -45,11 +47,13 @@ impl<B: DeviceKernels, C: CheckpointStrategy> LayerNormOp for Autodiff<B, C> {
         gamma: FloatTensor<Self>,
         beta: FloatTensor<Self>,
         epsilon: f64,
+        mean: Mean,
     ) -> FloatTensor<Self> {
         let parents = [input.node(), gamma.node(), beta.node()];
         let [input, gamma, beta] = [input, gamma, beta].map(|tensor| tensor.into_primitive());
-        let (output, stats) = forward::<B>(&input, &gamma, &beta, epsilon);
-        record::<B, C, _, 3>(Step(backward::<B>), parents, (input, gamma, stats), output)
+        let (output, stats) = forward::<B>(&input, &gamma, &beta, epsilon, mean);
+        let saved = (input, gamma, stats, mean);
+        record::<B, C, _, 3>(Step(backward::<B>), parents, saved, output)
     }
 }
 
@@ -66,6 +70,7 @@ fn forward<B: DeviceKernels>(
     gamma: &FloatTensor<B>,
     beta: &FloatTensor<B>,
     epsilon: f64,
+    mean: Mean,
 ) -> (FloatTensor<B>, RowStats<B>) {
     if !B::is_on_host(input) {
         let [output, mean, rstd] = B::device_layer_norm(input, gamma, beta, epsilon);
@@ -77,6 +82,7 @@ fn forward<B: DeviceKernels>(
         &B::elements(gamma),
         &B::elements(beta),
         epsilon,
+        mean,
         B::elements_mut(&mut output),
     );
     (output, RowStats::Host(Arc::new(stats)))
@@ -84,7 +90,7 @@ fn forward<B: DeviceKernels>(
 
 /// The gradients of input, gamma and beta.
 fn backward<B: DeviceKernels>(
-    (input, gamma, stats): (FloatTensor<B>, FloatTensor<B>, RowStats<B>),
+    (input, gamma, stats, mean): (FloatTensor<B>, FloatTensor<B>, RowStats<B>, Mean),
     output_grad: FloatTensor<B>,
 ) -> [FloatTensor<B>; 3] {
     let stats = match stats {
@@ -102,6 +108,7 @@ fn backward<B: DeviceKernels>(
         &B::elements(&input),
         &gamma,
         &stats,
+        mean,
         B::elements_mut(&mut d_input),
         B::elements_mut(&mut d_gamma),
         B::elements_mut(&mut d_beta),

@@ -4,11 +4,11 @@ use burn::module::Module;
 use burn::nn::{Dropout, LayerNorm};
 use burn::tensor::Tensor;
 use zoo_attention::{AttentionInput, DecodeCache, MultiHeadAttention, Pattern, ProjectedMemory};
-use zoo_kernels::{add_dropout, layer_norm};
+use zoo_kernels::add_dropout;
 use zoo_spec::Norm;
 
-use super::FeedForward;
 use super::self_attention::{SelfAttentionOptions, advance};
+use super::{FeedForward, Normalization};
 use crate::ModelError;
 
 /// Transformer layer. Decoder layers of an encoder-decoder model have cross-attention.
@@ -31,7 +31,7 @@ pub struct TransformerLayer {
     #[module(skip)]
     pub(super) norm: Norm,
     #[module(skip)]
-    pub(super) epsilon: f64,
+    pub(super) normalization: Normalization,
 }
 
 /// Decoding state of a layer.
@@ -142,12 +142,13 @@ impl TransformerLayer {
     ) -> Tensor<3> {
         match self.norm {
             Norm::Pre => {
-                let output = sublayer(layer_norm(norm, self.epsilon, x.clone()));
+                let output = sublayer(self.normalization.apply(norm, x.clone()));
                 add_dropout(&self.dropout, x, output)
             }
             Norm::Post => {
                 let output = sublayer(x.clone());
-                layer_norm(norm, self.epsilon, add_dropout(&self.dropout, x, output))
+                let sum = add_dropout(&self.dropout, x, output);
+                self.normalization.apply(norm, sum)
             }
         }
     }

@@ -20,7 +20,8 @@ mod self_attention;
 
 use burn::nn::{Embedding, LayerNorm, Linear};
 use burn::tensor::{Int, Tensor};
-use zoo_kernels::{Activation, layer_norm, linear, linear_transposed};
+use zoo_kernels::{Activation, layer_norm, linear, linear_transposed, rms_norm};
+use zoo_spec::LayerSpec;
 
 pub use self::feed_forward::FeedForward;
 pub(crate) use self::layer::LayerState;
@@ -67,10 +68,35 @@ fn embedding_scale(d_model: usize) -> f64 {
     (d_model as f64).sqrt()
 }
 
-/// Applies the final layer norm, if there is one.
-pub(crate) fn final_norm(norm: Option<&LayerNorm>, epsilon: f64, hidden: Tensor<3>) -> Tensor<3> {
-    match norm {
-        Some(norm) => layer_norm(norm, epsilon, hidden),
-        None => hidden,
+/// How rows are normalised by a [`LayerNorm`], which is also the module of RMS norm: without a bias.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Normalization {
+    pub(crate) is_rms: bool,
+    pub(crate) epsilon: f64,
+}
+
+impl Normalization {
+    /// That of layers with these keys.
+    pub(crate) fn of_layers(spec: impl Into<LayerSpec>) -> Self {
+        let spec = spec.into();
+        Self {
+            is_rms: spec.rms_norm,
+            epsilon: spec.epsilon,
+        }
+    }
+
+    pub(crate) fn apply(self, norm: &LayerNorm, x: Tensor<3>) -> Tensor<3> {
+        match self.is_rms {
+            true => rms_norm(norm.gamma.val(), self.epsilon, x),
+            false => layer_norm(norm, self.epsilon, x),
+        }
+    }
+
+    /// Applies the final norm, if there is one.
+    pub(crate) fn apply_final(self, norm: Option<&LayerNorm>, hidden: Tensor<3>) -> Tensor<3> {
+        match norm {
+            Some(norm) => self.apply(norm, hidden),
+            None => hidden,
+        }
     }
 }

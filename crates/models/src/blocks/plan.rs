@@ -7,7 +7,7 @@ use zoo_attention::{
 };
 use zoo_spec::{Activation, LayerMechanisms, LayerSpec, Norm, PositionEncoding};
 
-use super::{FeedForward, TransformerLayer};
+use super::{FeedForward, Normalization, TransformerLayer};
 use crate::ModelError;
 
 #[derive(Debug, Clone)]
@@ -145,7 +145,7 @@ impl LayerPlan {
     pub(crate) fn layer_norm(&self, device: &Device) -> LayerNorm {
         LayerNormConfig::new(self.spec.d_model)
             .with_epsilon(self.spec.epsilon)
-            .with_bias(self.spec.bias)
+            .with_bias(self.spec.bias && !self.spec.rms_norm)
             .init(device)
     }
 
@@ -166,7 +166,7 @@ impl LayerPlan {
             feed_forward_norm: self.layer_norm(device),
             dropout: DropoutConfig::new(self.spec.dropout).init(),
             norm: self.norm,
-            epsilon: self.spec.epsilon,
+            normalization: Normalization::of_layers(self.spec),
         }
     }
 

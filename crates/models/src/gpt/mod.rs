@@ -27,14 +27,14 @@ use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Li
 use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
 use zoo_attention::AttentionError;
-use zoo_kernels::{dropout, layer_norm};
+use zoo_kernels::dropout;
 use zoo_spec::keys::check_keys;
 use zoo_spec::{GptSpec, LayerMechanisms, Norm};
 
 pub use self::generate::GptState;
 use crate::blocks::{
-    LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
-    init_linear, logits, normal,
+    LayerPlan, Normalization, PositionEmbedding, Recorder, Role, SelfAttentionOptions,
+    TransformerLayer, embed, init_linear, logits, normal,
 };
 use crate::summary::matrix_or_tied;
 use crate::{Limits, ModelError, Summary, Tokens};
@@ -240,7 +240,7 @@ impl Gpt {
     }
 
     fn predict(&self, hidden: Tensor<3>) -> Tensor<3> {
-        let hidden = layer_norm(&self.norm, self.config.spec.epsilon, hidden);
+        let hidden = Normalization::of_layers(&self.config.spec).apply(&self.norm, hidden);
         logits(hidden, self.head.as_ref(), &self.embedding)
     }
 }

@@ -34,8 +34,8 @@ use zoo_spec::{LayerMechanisms, Norm, TransformerSpec, Tying};
 
 pub use self::generate::TransformerState;
 use crate::blocks::{
-    LayerPlan, PositionEmbedding, Recorder, Role, SelfAttentionOptions, TransformerLayer, embed,
-    final_norm, init_linear, logits, normal,
+    LayerPlan, Normalization, PositionEmbedding, Recorder, Role, SelfAttentionOptions,
+    TransformerLayer, embed, init_linear, logits, normal,
 };
 use crate::summary::matrix_or_tied;
 use crate::tokens::padding_pattern;
@@ -263,7 +263,8 @@ impl Transformer {
             layer.forward(hidden, options, None)
         });
         EncoderOutput {
-            hidden: final_norm(self.encoder.norm.as_ref(), self.config.spec.epsilon, hidden),
+            hidden: Normalization::of_layers(&self.config.spec)
+                .apply_final(self.encoder.norm.as_ref(), hidden),
             lengths: source.lengths().to_vec(),
         }
     }
@@ -427,7 +428,8 @@ impl Transformer {
     }
 
     fn predict(&self, hidden: Tensor<3>) -> Tensor<3> {
-        let hidden = final_norm(self.decoder.norm.as_ref(), self.config.spec.epsilon, hidden);
+        let hidden = Normalization::of_layers(&self.config.spec)
+            .apply_final(self.decoder.norm.as_ref(), hidden);
         logits(hidden, self.head.as_ref(), &self.target_embedding)
     }
 }

@@ -39,6 +39,9 @@ macro_rules! layer_keys {
                 /// Position encoding: sinusoidal, learned, rotary, ALiBi or none.
                 positions: $crate::PositionEncoding = $positions,
                     crate::keys::choice("positions", crate::PositionEncoding::KINDS);
+                /// RMSNorm instead of layer norm: rows are divided by their root mean square, without a
+                /// mean and biases.
+                rms_norm: bool = false, crate::keys::Values::Bool;
                 /// RMSNorm of the queries and keys of each head (QK-norm).
                 qk_norm: bool = false, crate::keys::Values::Bool;
                 /// Multiply the output of attention by a sigmoid gate, computed from its input.
@@ -75,6 +78,7 @@ macro_rules! layer_keys {
                     d_feed_forward: spec.d_feed_forward.unwrap_or(4 * spec.d_model),
                     activation: spec.activation,
                     positions: spec.positions,
+                    rms_norm: spec.rms_norm,
                     qk_norm: spec.qk_norm,
                     output_gate: spec.output_gate,
                     temperature: spec.temperature,
@@ -108,6 +112,8 @@ pub struct LayerSpec {
     pub activation: Activation,
     /// Position encoding.
     pub positions: PositionEncoding,
+    /// RMSNorm instead of layer norm.
+    pub rms_norm: bool,
     /// RMSNorm of the queries and keys of each head.
     pub qk_norm: bool,
     /// A sigmoid gate of the output of attention.

@@ -217,17 +217,23 @@ pub(super) fn backward_keys(
                 if chunk.has_pairs() && outputs.is_some() {
                     let factors = decays.as_ref().map_or(&[][..], |d| &d.descending);
                     let query_rows = (&*queries.features, wide_features);
-                    lower_products(set, [count, features], query_rows, key_columns, scores);
+                    lower_products::<CHUNK>(
+                        set,
+                        [count, features],
+                        query_rows,
+                        key_columns,
+                        scores,
+                    );
                     rows::finish_scores(count, factors, scores);
                     let grad_rows = (&*queries.grads, wide_sums);
-                    lower_products(set, [count, sums], grad_rows, value_columns, d_scores);
+                    lower_products::<CHUNK>(set, [count, sums], grad_rows, value_columns, d_scores);
                     rows::finish_scores(count, factors, d_scores);
                     let d_features = (&mut *d_features, wide_features);
                     let size = [count, wide_features];
-                    lower_transposed_times(set, size, d_scores, query_rows, d_features);
+                    lower_transposed_times::<CHUNK>(set, size, d_scores, query_rows, d_features);
                     let d_values = (&mut *d_values, wide_value);
                     let size = [count, wide_value];
-                    lower_transposed_times(set, size, scores, grad_rows, d_values);
+                    lower_transposed_times::<CHUNK>(set, size, scores, grad_rows, d_values);
                 }
                 if let Some(decays) = &decays {
                     let ascending = &decays.ascending[..count];
@@ -408,14 +414,14 @@ pub(super) fn backward_queries(
                 }
                 if chunk.has_pairs() {
                     let grad_rows = (&*queries.grads, wide_sums);
-                    lower_products(set, [count, sums], grad_rows, value_columns, d_scores);
+                    lower_products::<CHUNK>(set, [count, sums], grad_rows, value_columns, d_scores);
                     let factors = decays.as_ref().map_or(&[][..], |d| &d.descending);
                     rows::finish_scores(count, factors, d_scores);
                     let (keys, to) = (
                         (&*key_features, wide_features),
                         (&mut *d_features, wide_features),
                     );
-                    lower_times(set, [count, wide_features], d_scores, keys, to);
+                    lower_times::<CHUNK>(set, [count, wide_features], d_scores, keys, to);
                 }
                 let mapped = Mapped {
                     rows: Strided {

@@ -61,12 +61,12 @@ impl<'a> Heads<'a> {
     }
 
     /// Row stride.
-    pub(super) fn stride(&self) -> usize {
+    pub(in crate::scan) fn stride(&self) -> usize {
         self.strides[2]
     }
 
     /// From the first element of some rows to the last.
-    pub(super) fn rows(&self, [example, head]: [usize; 2], rows: &Range<usize>) -> &[f32] {
+    pub(in crate::scan) fn rows(&self, [example, head]: [usize; 2], rows: &Range<usize>) -> &[f32] {
         if rows.is_empty() {
             return &[];
         }
@@ -81,7 +81,7 @@ impl<'a> Heads<'a> {
 
 /// Memory that tasks write to, each to rows of its own. It need not be initialised, because
 /// every element is overwritten.
-pub(super) struct Output<'a> {
+pub(in crate::scan) struct Output<'a> {
     start: *mut f32,
     len: usize,
     memory: PhantomData<&'a mut [MaybeUninit<f32>]>,
@@ -93,12 +93,17 @@ unsafe impl Send for Output<'_> {}
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
-    pub(super) fn new(values: &'a mut [MaybeUninit<f32>]) -> Self {
+    pub(in crate::scan) fn new(values: &'a mut [MaybeUninit<f32>]) -> Self {
         Self {
             start: values.as_mut_ptr().cast(),
             len: values.len(),
             memory: PhantomData,
         }
+    }
+
+    /// Whether there is nothing to write.
+    pub(in crate::scan) fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Contiguous rows of `width` elements.
@@ -107,7 +112,11 @@ impl<'a> Output<'a> {
     ///
     /// No other slice of these rows is in use.
     #[allow(clippy::mut_from_ref)] // the contract of the function
-    pub(super) unsafe fn rows(&self, rows: Range<usize>, width: usize) -> &mut [MaybeUninit<f32>] {
+    pub(in crate::scan) unsafe fn rows(
+        &self,
+        rows: Range<usize>,
+        width: usize,
+    ) -> &mut [MaybeUninit<f32>] {
         assert!(
             rows.end * width <= self.len,
             "rows {rows:?} are out of bounds"
@@ -244,13 +253,13 @@ pub(crate) fn initialised(values: &mut [f32]) -> &mut [MaybeUninit<f32>] {
 
 /// One key/value head of one example.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
-    pub(super) example: usize,
-    pub(super) kv_head: usize,
+pub(in crate::scan) struct Head {
+    pub(in crate::scan) example: usize,
+    pub(in crate::scan) kv_head: usize,
 }
 
 impl Head {
-    pub(super) fn new(index: usize, shape: &AttentionShape) -> Self {
+    pub(in crate::scan) fn new(index: usize, shape: &AttentionShape) -> Self {
         Self {
             example: index / shape.kv_heads,
             kv_head: index % shape.kv_heads,
@@ -258,19 +267,23 @@ impl Head {
     }
 
     /// The query heads that share it.
-    pub(super) fn query_heads(self, shape: &AttentionShape) -> Range<usize> {
+    pub(in crate::scan) fn query_heads(self, shape: &AttentionShape) -> Range<usize> {
         let group = shape.group();
         self.kv_head * group..(self.kv_head + 1) * group
     }
 
     /// Rows of a tensor of keys, counted over all heads.
-    pub(super) fn key_rows(self, shape: &AttentionShape, keys: &Range<usize>) -> Range<usize> {
+    pub(in crate::scan) fn key_rows(
+        self,
+        shape: &AttentionShape,
+        keys: &Range<usize>,
+    ) -> Range<usize> {
         let first = (self.example * shape.kv_heads + self.kv_head) * shape.seq_k;
         first + keys.start..first + keys.end
     }
 
     /// Rows of a tensor of queries, likewise.
-    pub(super) fn query_rows(
+    pub(in crate::scan) fn query_rows(
         self,
         shape: &AttentionShape,
         query_head: usize,

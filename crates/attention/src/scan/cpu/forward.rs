@@ -193,14 +193,14 @@ fn attend(
     }
     if chunk.has_pairs() {
         let query_rows = (&*query_features, wide_features);
-        lower_products(set, [count, features], query_rows, key_columns, scores);
+        lower_products::<CHUNK>(set, [count, features], query_rows, key_columns, scores);
         rows::finish_scores(
             count,
             decays.map_or(&[], |decays| &decays.descending),
             scores,
         );
         let (values, sums) = ((values, wide_sums), (&mut *sums, wide_value));
-        lower_times(set, [count, wide_value], scores, values, sums);
+        lower_times::<CHUNK>(set, [count, wide_value], scores, values, sums);
     }
     let mut factors = [1.0; CHUNK];
     let factors = &mut factors[..count];

@@ -3,16 +3,15 @@
 use zoo_kernels::cpu::matmul::{Accumulate, Scalars, matmul};
 use zoo_kernels::cpu::{InstructionSet, Simd, dispatch};
 
-use super::CHUNK;
 use zoo_kernels::cpu::transpose;
 
 /// Rows of a triangle that are computed at once: their columns are rounded up to this number, which
 /// is a multiple of the lanes of every instruction set.
-pub(super) const STRIP: usize = 16;
+pub(in crate::scan) const STRIP: usize = 16;
 
 /// A matrix whose elements are read one by one.
 #[derive(Clone, Copy)]
-pub(super) struct Factor<'a> {
+pub(in crate::scan) struct Factor<'a> {
     values: &'a [f32],
     row_stride: usize,
     column_stride: usize,
@@ -20,7 +19,7 @@ pub(super) struct Factor<'a> {
 
 impl<'a> Factor<'a> {
     /// Rows with this stride.
-    pub(super) fn rows(values: &'a [f32], stride: usize) -> Self {
+    pub(in crate::scan) fn rows(values: &'a [f32], stride: usize) -> Self {
         Self {
             values,
             row_stride: stride,
@@ -29,7 +28,7 @@ impl<'a> Factor<'a> {
     }
 
     /// The transpose of rows with this stride.
-    pub(super) fn columns(values: &'a [f32], stride: usize) -> Self {
+    pub(in crate::scan) fn columns(values: &'a [f32], stride: usize) -> Self {
         Self {
             values,
             row_stride: 1,
@@ -39,12 +38,12 @@ impl<'a> Factor<'a> {
 }
 
 /// Rows with a stride.
-pub(super) type Rows<'a> = (&'a [f32], usize);
-pub(super) type RowsMut<'a> = (&'a mut [f32], usize);
+pub(in crate::scan) type Rows<'a> = (&'a [f32], usize);
+pub(in crate::scan) type RowsMut<'a> = (&'a mut [f32], usize);
 
 /// `c = a · b` or `c += a · b` with `a: [rows, inner]`, `b: [inner, width]` and `c: [rows, width]`.
 /// The width is a multiple of 16.
-pub(super) fn multiply(
+pub(in crate::scan) fn multiply(
     set: InstructionSet,
     size: [usize; 3],
     a: Factor<'_>,
@@ -119,7 +118,7 @@ unsafe fn multiply_by<S: Simd>(
 
 /// `scores[i][j] = x_i · y_j` for `j <= i < count`, with the columns of `y`. Elements above the
 /// diagonal are unspecified.
-pub(super) fn lower_products(
+pub(in crate::scan) fn lower_products<const CHUNK: usize>(
     set: InstructionSet,
     [count, inner]: [usize; 2],
     x: Rows<'_>,
@@ -144,7 +143,7 @@ pub(super) fn strip_width(i: usize) -> usize {
 }
 
 /// `to_i += Σ_(j <= i) scores[i][j] b_j`; the scores above the diagonal are zero.
-pub(super) fn lower_times(
+pub(in crate::scan) fn lower_times<const CHUNK: usize>(
     set: InstructionSet,
     [count, width]: [usize; 2],
     scores: &[f32],
@@ -164,7 +163,7 @@ pub(super) fn lower_times(
 }
 
 /// `to_j += Σ_(i >= j) scores[i][j] b_i`; the scores above the diagonal are zero.
-pub(super) fn lower_transposed_times(
+pub(in crate::scan) fn lower_transposed_times<const CHUNK: usize>(
     set: InstructionSet,
     [count, width]: [usize; 2],
     scores: &[f32],
@@ -184,7 +183,7 @@ pub(super) fn lower_transposed_times(
 }
 
 /// Transposes a matrix: `into` gets `columns` rows of `rows` elements.
-pub(super) fn transpose(
+pub(in crate::scan) fn transpose(
     set: InstructionSet,
     [rows, columns]: [usize; 2],
     from: Rows<'_>,

@@ -19,9 +19,13 @@ use std::mem::MaybeUninit;
 use zoo_kernels::cpu::parallel::{for_each, map, threads};
 
 use self::backward::{KeyOutputs, QueryOutputs, Saved, Segment};
-pub(super) use self::call::{Call, Heads, initialised};
-use self::call::{Chunk, Head, Output};
+use self::call::Chunk;
+pub(super) use self::call::{Call, Head, Heads, Output, initialised};
 use self::forward::Outputs;
+pub(super) use self::matmul::{
+    Factor, STRIP, lower_products, lower_times, lower_transposed_times, multiply, transpose,
+};
+pub(super) use self::rows::has_non_finite;
 use self::state::{State, decay_over, segments};
 use super::call::ScanMap;
 use crate::AttentionShape;

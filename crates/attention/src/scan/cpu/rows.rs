@@ -192,7 +192,7 @@ fn combine_by(a: f32, before: &[f32], b: f32, added: &mut [f32]) {
 
 dispatch! {
     /// Whether an element is infinite or NaN.
-    pub(super) fn has_non_finite(elements: &[f32]) -> bool by has_non_finite_by;
+    pub(in crate::scan) fn has_non_finite(elements: &[f32]) -> bool by has_non_finite_by;
 }
 
 #[inline(always)]

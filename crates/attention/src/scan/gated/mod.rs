@@ -11,16 +11,34 @@
 //! Yang et al., [Gated Linear Attention](https://arxiv.org/abs/2312.06635), 2023; Dao and Gu,
 //! [Mamba-2](https://arxiv.org/abs/2405.21060), 2024; Yang et al., [DeltaNet](https://arxiv.org/abs/2406.06484),
 //! 2024.
+//!
+//! Tensors in host memory have kernels of their own; elsewhere, chunks are composed of matmuls.
 
 mod chunks;
+#[cfg_attr(
+    not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+    allow(dead_code)
+)]
+mod cpu;
+#[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
+#[cfg_attr(
+    not(any(feature = "flex", feature = "ndarray", feature = "tch")),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+mod host;
 mod inverse;
+#[allow(deprecated)] // as above
+mod ops;
 mod state;
 
+use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
+use zoo_kernels::hosts::location::is_on_host;
 
 use self::chunks::{Sequence, scan};
+use self::ops::{GatedInputs, GatedScan, GatedSettings};
 pub(crate) use self::state::GatedState;
-use super::{KeyMask, reject_score_options};
+use super::{KeyMask, ScanKernel, reject_score_options};
 use crate::mechanisms::Gates;
 use crate::precision::{narrow, widen};
 use crate::shape::{pad_rows, select_indices};
@@ -54,28 +72,74 @@ pub(crate) fn gated(
     key_mask.check_causal(op, &options.pattern);
     let stored = query.dtype();
     let [query, key, value] = [query, key, value].map(widen);
-    let (key, value, poison) = key_mask.finite(key, value, &shape, options.assume_finite);
-    let (query, key) = match update {
-        Update::Add => (query, key),
-        Update::Delta => (normalize(query), normalize(key)),
+    let query = align_queries(query, &shape);
+    let gates = gates.map(widen);
+    let context = match gated_kernel(&query) {
+        ScanKernel::Cpu => {
+            let [key, value] = [key, value].map(|tensor| key_mask.clear(tensor));
+            let context = fused([query, key, value], gates, update, scale, shape);
+            align_context(context, &shape)
+        }
+        ScanKernel::Cube | ScanKernel::Composite => {
+            let (key, value, poison) = key_mask.finite(key, value, &shape, options.assume_finite);
+            let (query, key) = match update {
+                Update::Add => (query, key),
+                Update::Delta => (normalize(query), normalize(key)),
+            };
+            let sequence = Sequence {
+                query: Some(query.mul_scalar(scale)),
+                key,
+                value,
+                gates,
+                update,
+            };
+            let context = scan(sequence, None).0.expect("queries were given");
+            let context = align_context(context, &shape);
+            match poison {
+                Some(poison) => context + poison,
+                None => context,
+            }
+        }
     };
-    let query = align_queries(query.mul_scalar(scale), &shape);
-    let sequence = Sequence {
-        query: Some(query),
-        key,
-        value,
-        gates: gates.map(widen),
-        update,
+    narrow(context, stored)
+}
+
+/// The kernel of a call with these queries.
+pub(crate) fn gated_kernel(query: &Tensor<4>) -> ScanKernel {
+    if is_on_host(query) {
+        ScanKernel::Cpu
+    } else {
+        ScanKernel::Composite
+    }
+}
+
+/// The recurrence as one op, of tensors in host memory.
+fn fused(
+    [query, key, value]: [Tensor<4>; 3],
+    gates: Gates,
+    update: Update,
+    scale: f64,
+    shape: AttentionShape,
+) -> Tensor<4> {
+    let like = value.clone().slice_dim(3, 0..1);
+    let log_decay = gates.log_decay.unwrap_or_else(|| like.zeros_like());
+    let strength = gates.strength.unwrap_or_else(|| like.ones_like());
+    let inputs = GatedInputs::<Dispatch> {
+        query: query.into_dispatch(),
+        key: key.into_dispatch(),
+        value: value.into_dispatch(),
+        log_decay: log_decay.into_dispatch(),
+        strength: strength.into_dispatch(),
     };
-    let (context, _) = scan(sequence, None);
-    let context = align_context(context.expect("queries were given"), &shape);
-    narrow(
-        match poison {
-            Some(poison) => context + poison,
-            None => context,
+    let settings = GatedSettings {
+        shape: AttentionShape {
+            seq_q: shape.seq_k,
+            ..shape
         },
-        stored,
-    )
+        update,
+        scale,
+    };
+    Tensor::from_dispatch(<Dispatch as GatedScan>::gated_scan(inputs, settings))
 }
 
 /// The weights of the queries `rows`, `[batch, heads, rows, seq_k]`: the context with one-hot values.
