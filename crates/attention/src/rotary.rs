@@ -114,23 +114,24 @@ fn interpolate(frequency: f64, factor: f64, unchanged: f64) -> f64 {
     (1.0 - unchanged) * frequency / factor + unchanged * frequency
 }
 
-/// How much of a frequency YaRN leaves unchanged: linear between the pairs that turn `beta_fast` and
-/// `beta_slow` times within the original context, as in the authors' code.
+/// How much of a frequency YaRN leaves unchanged: linear between the pairs with `beta_fast` and with
+/// `beta_slow` rotations within the original context, as in the authors' code.
 fn yarn_ramp(yarn: &YarnScaling, theta: f64, pair: usize, d: f64) -> f64 {
     let context = yarn.original_context as f64;
-    // The pair, not rounded, that turns this many times.
-    let pair_with = |turns: f64| d * (context / turns / TAU).ln() / (2.0 * theta.ln());
+    // The pair, not rounded, with this number of rotations.
+    let pair_with = |rotations: f64| d * (context / rotations / TAU).ln() / (2.0 * theta.ln());
     let low = pair_with(yarn.beta_fast).floor().clamp(0.0, d - 1.0);
     let high = pair_with(yarn.beta_slow).ceil().clamp(0.0, d - 1.0);
     let width = if low == high { 0.001 } else { high - low };
     1.0 - ((pair as f64 - low) / width).clamp(0.0, 1.0)
 }
 
-/// How much of a frequency Llama 3 leaves unchanged: linear in the turns within the original context.
+/// How much of a frequency Llama 3 leaves unchanged: linear in the number of rotations within the
+/// original context.
 fn llama_ramp(llama: &Llama3Scaling, frequency: f64) -> f64 {
     let (low, high) = (llama.low_frequency_factor, llama.high_frequency_factor);
-    let turns = llama.original_context as f64 * frequency / TAU;
-    ((turns - low) / (high - low)).clamp(0.0, 1.0)
+    let rotations = llama.original_context as f64 * frequency / TAU;
+    ((rotations - low) / (high - low)).clamp(0.0, 1.0)
 }
 
 /// The factor of cosines and sines, and so of queries and keys.
@@ -144,5 +145,57 @@ fn attention_factor(scaling: &RotaryScaling) -> f64 {
         | RotaryScaling::Linear(_)
         | RotaryScaling::Ntk(_)
         | RotaryScaling::Llama3(_) => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scaled frequencies relative to the unscaled ones.
+    fn ratios(theta: f64, scaling: RotaryScaling) -> Vec<f64> {
+        let plain = Rotary::new(theta);
+        let scaled = frequencies(&plain.with_scaling(scaling), 16);
+        let pairs = scaled.into_iter().zip(frequencies(&plain, 16));
+        pairs.map(|(scaled, plain)| scaled / plain).collect()
+    }
+
+    fn assert_equal(got: &[f64], want: &[f64]) {
+        let is_equal = |(got, want): (&f64, &f64)| (got - want).abs() < 1e-12;
+        let equal = got.len() == want.len() && got.iter().zip(want).all(is_equal);
+        assert!(equal, "{got:?}, expected {want:?}");
+    }
+
+    #[test]
+    fn scaling_keeps_high_frequencies_and_divides_low_ones() {
+        assert_equal(&ratios(1e4, RotaryScaling::linear(4.0)), &[0.25; 8]);
+        for scaling in [
+            RotaryScaling::ntk(4.0),
+            RotaryScaling::yarn(4.0, 500),
+            RotaryScaling::llama3(4.0, 500),
+        ] {
+            let ratios = ratios(1e4, scaling);
+            assert_equal(&[ratios[0], ratios[7]], &[1.0, 0.25]);
+            assert!(ratios.is_sorted_by(|a, b| *a >= *b - 1e-12), "{ratios:?}");
+        }
+    }
+
+    /// The authors' code would divide all of them.
+    #[test]
+    fn yarn_keeps_frequencies_that_are_all_high() {
+        assert_equal(&ratios(2.0, RotaryScaling::yarn(4.0, 1 << 20)), &[1.0; 8]);
+    }
+
+    #[test]
+    fn a_factor_of_one_changes_nothing() {
+        for scaling in [
+            RotaryScaling::linear(1.0),
+            RotaryScaling::ntk(1.0),
+            RotaryScaling::yarn(1.0, 500),
+            RotaryScaling::llama3(1.0, 500),
+        ] {
+            assert_equal(&ratios(1e4, scaling), &[1.0; 8]);
+            assert_equal(&[attention_factor(&scaling)], &[1.0]);
+        }
     }
 }

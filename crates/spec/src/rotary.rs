@@ -27,8 +27,8 @@ crate::kinds! {
         /// frequencies are divided by `factor`, high ones hardly change ("NTK-aware", at a fixed
         /// factor): Peng et al., [YaRN](https://arxiv.org/abs/2309.00071), section 3.1, 2023.
         Ntk(ScalingFactor) = "ntk",
-        /// Pairs that turn rarely within the original context are divided by `factor`, those that turn
-        /// often are unchanged, with a linear ramp in between: Peng et al.,
+        /// Frequencies with few rotations within the original context are divided by `factor`, those
+        /// with many are unchanged, with a linear ramp in between: Peng et al.,
         /// [YaRN](https://arxiv.org/abs/2309.00071), 2023.
         Yarn(YarnScaling) = "yarn",
         /// As `yarn`, with a ramp that is linear in the number of rotations and without a factor of
@@ -78,7 +78,7 @@ crate::keys! {
         factor: f64 = 0.0, FACTOR, Presence::Required;
         /// Length of the original context.
         original_context: usize = 0, LENGTH, Presence::Required;
-        /// Rotations within the original context above which a pair is unchanged.
+        /// Rotations within the original context above which a frequency is unchanged.
         beta_fast: f64 = 32.0, POSITIVE;
         /// Rotations within the original context below which a frequency is divided by `factor`.
         beta_slow: f64 = 1.0, POSITIVE;
@@ -95,7 +95,7 @@ crate::keys! {
         original_context: usize = 0, LENGTH, Presence::Required;
         /// Rotations within the original context below which a frequency is divided by `factor`.
         low_frequency_factor: f64 = 1.0, POSITIVE;
-        /// Rotations within the original context above which a pair is unchanged.
+        /// Rotations within the original context above which a frequency is unchanged.
         high_frequency_factor: f64 = 4.0, POSITIVE;
     }
 }
