@@ -82,7 +82,7 @@ pub(crate) fn incremental_decoding(opened: &OpenDevice) -> Outcome {
     for mechanism in mechanisms {
         let name = mechanism.mechanism().name();
         let layer = MultiHeadAttentionConfig::new(D_MODEL, 2)
-            .with_positions(Positions::Rotary { theta: 10_000.0 })
+            .with_positions(Positions::rotary(10_000.0))
             .with_mechanism(mechanism)
             .init(device);
         let expected = self_attention(&layer, &x, Pattern::Causal);

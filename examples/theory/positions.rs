@@ -5,7 +5,7 @@ use std::error::Error;
 use burn::tensor::{Int, Tensor};
 use zoo_attention::{
     AttentionInput, AttentionOptions, Mechanism, MultiHeadAttentionConfig, Pattern, Positions,
-    alibi_slopes, rotate, standard,
+    Rotary, alibi_slopes, rotate, standard,
 };
 use zoo_backend::OpenDevice;
 use zoo_examples::{Outcome, difference, normal, query_key_value, self_attention};
@@ -31,7 +31,7 @@ pub(crate) fn permutation_equivariance(opened: &OpenDevice) -> Outcome {
     let shuffled = |x: &Tensor<3>| x.clone().select(1, order.clone());
 
     println!("                                  shuffling before or after differs by");
-    let rotary = Positions::Rotary { theta: ROTARY };
+    let rotary = Positions::rotary(ROTARY);
     let window = Pattern::Window { left: 3, right: 3 };
     for (name, positions, pattern) in [
         ("self, no positions", Positions::None, Pattern::Full),
@@ -62,7 +62,8 @@ pub(crate) fn permutation_equivariance(opened: &OpenDevice) -> Outcome {
     // Rotary scores depend on relative positions only.
     println!("\n                                  scores shifted by 10 differ by");
     let scores = |query: i64, key: i64| {
-        let rotated = |x: &Tensor<3>, first| rotate(x.clone().unsqueeze_dim(1), first, ROTARY);
+        let rotated =
+            |x: &Tensor<3>, first| rotate(x.clone().unsqueeze_dim(1), first, &Rotary::new(ROTARY));
         let scores = rotated(&x, query).matmul(rotated(&other, key).swap_dims(2, 3));
         scores.squeeze_dim::<3>(1)
     };
@@ -126,7 +127,7 @@ pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
         "kda",
     ];
     for (name, positions, expected) in [
-        ("rotary", Positions::Rotary { theta: ROTARY }, &[][..]),
+        ("rotary", Positions::rotary(ROTARY), &[][..]),
         ("ALiBi", Positions::Alibi, &without_scores),
     ] {
         let is_unsupported = |mechanism: &Mechanism| {

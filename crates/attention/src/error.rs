@@ -38,7 +38,7 @@ pub enum AttentionError {
         /// The configured key and value heads.
         n_heads_kv: usize,
     },
-    /// Rotary position embedding rotates pairs of elements.
+    /// Rotary position embedding of whole heads rotates pairs of elements.
     #[error("rotary position embedding needs an even d_head, got {d_head}")]
     OddHead {
         /// Head dimension.

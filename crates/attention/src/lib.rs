@@ -41,6 +41,7 @@ pub mod pattern;
 mod positions;
 mod precision;
 mod relative_buckets;
+mod rotary;
 pub mod scan;
 mod score_mod;
 mod seed;
@@ -64,11 +65,13 @@ pub use module::{
 pub use options::AttentionOptions;
 pub use output::AttentionOutput;
 pub use pattern::Pattern;
-pub use positions::{Positions, alibi_slopes, rotate};
+pub use positions::{Positions, alibi_slopes};
 pub use relative_buckets::RelativeBuckets;
+pub use rotary::rotate;
 pub use score_mod::ScoreMod;
 pub use seed::{next_seed, with_seed};
 pub use shape::AttentionShape;
+pub use zoo_spec::{Llama3Scaling, PairLayout, Rotary, RotaryScaling, ScalingFactor, YarnScaling};
 
 /// The README, whose example is a documentation test.
 #[cfg(doctest)]

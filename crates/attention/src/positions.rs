@@ -1,8 +1,6 @@
 //! Position encodings of attention heads: RoPE and ALiBi.
 
-use burn::tensor::{Tensor, TensorData};
-
-use crate::precision::{narrow, widen};
+use zoo_spec::Rotary;
 
 /// Position encoding of a head's queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -12,12 +10,22 @@ pub enum Positions {
     None,
     /// Rotary position embedding (RoPE):
     /// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
-    Rotary {
-        /// Base of the frequencies; 10,000 in the paper.
-        theta: f64,
-    },
+    Rotary(Rotary),
     /// ALiBi with the default [slopes](alibi_slopes).
     Alibi,
+}
+
+impl Positions {
+    /// Rotary position embedding with this base, 10,000 in the paper; [`Rotary`] has further options.
+    pub const fn rotary(theta: f64) -> Self {
+        Self::Rotary(Rotary::new(theta))
+    }
+}
+
+impl From<Rotary> for Positions {
+    fn from(rotary: Rotary) -> Self {
+        Self::Rotary(rotary)
+    }
 }
 
 /// The default ALiBi slopes: how much a score decreases per position of distance between query
@@ -36,53 +44,6 @@ pub fn alibi_slopes(heads: usize) -> Vec<f32> {
         .chain(sequence(2 * lower).step_by(2))
         .take(heads)
         .collect()
-}
-
-/// Applies rotary position embedding to queries or keys, so that their dot products depend only
-/// on the relative position: the pair of elements `2x` and `2x + 1` at position `i` is rotated by
-/// the angle `i · theta^(-2x/d_head)`.
-///
-/// Su et al., [RoFormer](https://arxiv.org/abs/2104.09864), 2021.
-///
-/// The tensor is `[batch, heads, seq, d_head]`, and its first row is at position `first`.
-///
-/// # Panics
-///
-/// If `d_head` is odd.
-pub fn rotate(tensor: Tensor<4>, first: i64, theta: f64) -> Tensor<4> {
-    let [batch, heads, seq, d_head] = tensor.dims();
-    assert!(
-        d_head.is_multiple_of(2),
-        "rotary positions: d_head must be even, got {d_head}"
-    );
-    let stored = tensor.dtype();
-    let tensor = widen(tensor);
-    let pairs = d_head / 2;
-    // In f64: single precision resolves an angle of 10,000 only to a thousandth.
-    let frequencies: Vec<f64> = (0..pairs)
-        .map(|pair| theta.powf(-2.0 * pair as f64 / d_head as f64))
-        .collect();
-    let table = |function: fn(f64) -> f64| {
-        let values: Vec<f32> = (first..first + seq as i64)
-            .flat_map(|position| {
-                frequencies
-                    .iter()
-                    .map(move |f| function(position as f64 * f) as f32)
-            })
-            .collect();
-        let data = TensorData::new(values, [1, 1, seq, pairs, 1]);
-        Tensor::<5>::from_data(data, (&tensor.device(), tensor.dtype()))
-    };
-    let (cosine, sine) = (table(f64::cos), table(f64::sin));
-    let elements = tensor.reshape([batch, heads, seq, pairs, 2]);
-    let even = elements.clone().slice_dim(4, 0..1); // [batch, heads, seq, pairs, 1]
-    let odd = elements.slice_dim(4, 1..2);
-    let rotated = vec![
-        even.clone() * cosine.clone() - odd.clone() * sine.clone(),
-        odd * cosine + even * sine,
-    ];
-    let rotated = Tensor::cat(rotated, 4).reshape([batch, heads, seq, d_head]);
-    narrow(rotated, stored)
 }
 
 #[cfg(test)]

@@ -54,8 +54,13 @@ pub fn docs() -> String {
         }
     }
     text.push_str(CHOICES);
-    for choice in choices {
+    let mut described = 0;
+    while let Some(choice) = choices.get(described).copied() {
         choice_list(&mut text, choice);
+        for variant in choice.variants {
+            add_choices(&mut choices, variant.keys);
+        }
+        described += 1;
     }
     text
 }
@@ -89,10 +94,13 @@ fn default_by_data(from_data: fn(&str) -> &'static str) -> String {
 fn table(text: &mut String, keys: &'static [Key], choices: &mut Vec<Choice>) {
     text.push_str("\n| key | values | default | description |\n|---|---|---|---|\n");
     text.push_str(&rows(keys));
-    for key in keys {
-        if let Some(choice) = key.values.choice()
-            && !choices.iter().any(|other| other.name == choice.name)
-        {
+    add_choices(choices, keys);
+}
+
+/// Adds the choices of these keys that are not in the list.
+fn add_choices(choices: &mut Vec<Choice>, keys: &'static [Key]) {
+    for choice in keys.iter().filter_map(|key| key.values.choice()) {
+        if !choices.iter().any(|other| other.name == choice.name) {
             choices.push(choice);
         }
     }
@@ -168,8 +176,13 @@ fn choice_list(text: &mut String, choice: Choice) {
                 other => values(other),
             };
             let about = cell(key.about.trim_end().trim_end_matches('.'));
-            let (name, default) = (key.name, default(key));
-            format!("`{name}`: {about} ({values}; default {default})")
+            let name = key.name;
+            match key.presence {
+                Presence::Required => format!("`{name}`: {about} ({values}; required)"),
+                Presence::Default | Presence::Optional(_) => {
+                    format!("`{name}`: {about} ({values}; default {})", default(key))
+                }
+            }
         };
         let keys: Vec<_> = variant.keys.iter().map(describe).collect();
         let (about, keys) = (cell(variant.about), keys.join("<br>"));

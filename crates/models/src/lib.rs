@@ -39,7 +39,8 @@ pub use transformer::{
 };
 pub use zoo_spec::{
     Activation, Alignment, Cell, ClassifierSpec, GptSpec, HanSpec, InputFeeding, LayerMechanisms,
-    Norm, Pooling, PositionEncoding, Seq2SeqSpec, TransformerSpec, Tying,
+    Norm, PairLayout, Pooling, PositionEncoding, Rotary, RotaryScaling, Seq2SeqSpec,
+    TransformerSpec, Tying,
 };
 
 // For measurements and tests that compare this project's kernels with Burn's operations.

@@ -25,6 +25,8 @@ macro_rules! setters {
     (@type encoder_attention $type:ty) => { impl Into<$type> };
     (@type decoder_attention $type:ty) => { impl Into<$type> };
     (@type cross_attention $type:ty) => { impl Into<$type> };
+    // Rotary positions are given by their options, too.
+    (@type positions $type:ty) => { impl Into<$type> };
     (@type $key:ident $type:ty) => { $type };
     (@set $config:ident () $key:ident) => {
         $config.$key = $key.into()

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zoo_attention::mechanisms::LocalM;
-use zoo_attention::{Mechanism, MechanismConfig};
+use zoo_attention::{Mechanism, MechanismConfig, Positions};
 
 use super::*;
 
@@ -58,6 +58,14 @@ fn invalid_gpt_configs_are_rejected() {
             positions.max_positions must be at least 1, got 0
         {"d_model": 6, "positions": {"kind": "rotary", "theta": 1e4}}
             attention: rotary position embedding needs an even d_head, got 3
+        {"positions": {"kind": "rotary", "scaling": {"kind": "linear", "factor": 0.5}}}
+            positions.scaling.factor must be at least 1, got 0.5
+        {"positions": {"kind": "rotary", "scaling": {"kind": "ntk"}}}
+            positions.scaling.factor must be at least 1, got 0.0
+        {"positions": {"kind": "rotary", "theta": 1.0, "scaling": {"kind": "yarn", "factor": 2, "original_context": 64}}}
+            attention: theta must be above 1 with yarn, got 1
+        {"positions": {"kind": "rotary", "fraction": 0.8}}
+            attention: fraction must be such that an even number of the d_head = 4 elements is rotated, at least 2; 0.5 rotates 2, got 0.8, which rotates 3
         {"attention": "linear", "positions": {"kind": "alibi"}}
             attention: mechanism linear does not support ALiBi: it computes no scores or weights
         {"attention": "linear", "attention_dropout": 0.1}
@@ -186,6 +194,13 @@ fn configs_round_trip_through_json() {
         .with_positions(PositionEncoding::rotary(1e4))
         .with_activation(Activation::Swiglu);
     assert_round_trip(gpt, &[]);
+    let rotary = Rotary::new(5e5)
+        .with_fraction(0.5)
+        .with_layout(PairLayout::Halves)
+        .with_scaling(RotaryScaling::yarn(4.0, 4096));
+    let gpt = GptConfig::new(5, 8, 2, 1).with_positions(rotary);
+    let scaling = r#""scaling":{"kind":"yarn","factor":4.0,"original_context":4096"#;
+    assert_round_trip(gpt, &[r#""layout":"halves""#, scaling]);
     let classifier = ClassifierConfig::new(5, 3, 8, 2, 1).with_pooling(Pooling::Cls);
     assert_round_trip(classifier, &[r#""pooling":"cls""#]);
     let transformer = transformer()
@@ -196,4 +211,14 @@ fn configs_round_trip_through_json() {
         transformer,
         &[r#""norm":"pre""#, r#""tie_embeddings":"none""#],
     );
+}
+
+/// Rotary positions had only a base.
+#[test]
+fn rotary_positions_of_older_configs_load() {
+    let model = r#"{"kind":"rotary","theta":500000.0}"#;
+    let model: PositionEncoding = serde_json::from_str(model).expect("valid JSON");
+    assert_eq!(model, PositionEncoding::rotary(5e5));
+    let layer: Positions = serde_json::from_str(r#"{"rotary":{"theta":500000.0}}"#).expect("valid");
+    assert_eq!(layer, Positions::rotary(5e5));
 }

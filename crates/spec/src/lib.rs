@@ -17,6 +17,7 @@ mod libtorch;
 mod mechanisms;
 mod models;
 mod printable;
+mod rotary;
 mod splitmix64;
 mod unknown;
 
@@ -29,5 +30,6 @@ pub use models::*;
 #[doc(hidden)]
 pub use pastey;
 pub use printable::{Printable, printable_text};
+pub use rotary::{Llama3Scaling, PairLayout, Rotary, RotaryScaling, ScalingFactor, YarnScaling};
 pub use splitmix64::SplitMix64;
 pub use unknown::{UnknownName, closest_path, closest_run};

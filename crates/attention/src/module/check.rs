@@ -1,5 +1,8 @@
 //! Validation of a [`MultiHeadAttentionConfig`].
 
+use zoo_spec::Rotary;
+use zoo_spec::keys::InvalidValue;
+
 use super::MultiHeadAttentionConfig;
 use crate::AttentionError;
 use crate::positions::Positions;
@@ -43,9 +46,6 @@ impl MultiHeadAttentionConfig {
                 n_heads_kv,
             });
         }
-        if matches!(self.positions, Positions::Rotary { .. }) && !d_head.is_multiple_of(2) {
-            return Err(AttentionError::OddHead { d_head });
-        }
         let dropout = self.dropout;
         range(
             "dropout",
@@ -60,17 +60,10 @@ impl MultiHeadAttentionConfig {
             let is_valid = (1e-30..=1e30).contains(&softcap);
             range("softcap", "from 1e-30 to 1e30", softcap, is_valid)?;
         }
-        if let Positions::Rotary { theta } = self.positions {
-            let is_valid = theta > 0.0 && theta.is_finite();
-            range("theta", "a number above 0", theta, is_valid)?;
+        if let Positions::Rotary(rotary) = &self.positions {
+            check_rotary(rotary, d_head)?;
         }
-        self.mechanism
-            .check()
-            .map_err(|invalid| AttentionError::Range {
-                name: invalid.key,
-                allowed: invalid.allowed,
-                got: invalid.got,
-            })?;
+        self.mechanism.check().map_err(out_of_range)?;
         if self.computes_keys_from_queries() {
             for (option, is_set) in [
                 ("n_heads_kv", n_heads_kv != n_heads),
@@ -102,6 +95,21 @@ impl MultiHeadAttentionConfig {
     }
 }
 
+fn check_rotary(rotary: &Rotary, d_head: usize) -> Result<(), AttentionError> {
+    if rotary.fraction == 1.0 && !d_head.is_multiple_of(2) {
+        return Err(AttentionError::OddHead { d_head });
+    }
+    rotary.check(d_head).map_err(out_of_range)
+}
+
+fn out_of_range(invalid: InvalidValue) -> AttentionError {
+    AttentionError::Range {
+        name: invalid.key,
+        allowed: invalid.allowed,
+        got: invalid.got,
+    }
+}
+
 fn range(
     name: &'static str,
     allowed: &'static str,
@@ -121,7 +129,7 @@ fn range(
 
 #[cfg(test)]
 mod tests {
-    use zoo_spec::{Block, Fixed, LocalP, Lsh, Mechanism, MechanismConfig};
+    use zoo_spec::{Block, Fixed, LocalP, Lsh, Mechanism, MechanismConfig, RotaryScaling};
 
     use super::*;
 
@@ -134,7 +142,7 @@ mod tests {
             block_size: Some(0),
             summary: 1,
         };
-        let rotary = |theta| Positions::Rotary { theta };
+        let rotary = Positions::rotary;
         let (linear, lsh) = (of(Mechanism::Linear), of(Mechanism::Lsh));
         for (config, message) in [
             (
@@ -171,7 +179,21 @@ mod tests {
             ),
             (
                 new(8, 2).with_positions(rotary(-1.0)),
-                "theta must be a number above 0, got -1",
+                "theta must be above 0, got -1.0",
+            ),
+            (
+                new(8, 2).with_positions(Rotary::new(1e4).with_fraction(0.8)),
+                "fraction must be such that an even number of the d_head = 4 elements is rotated, at \
+                 least 2; 0.5 rotates 2, got 0.8, which rotates 3",
+            ),
+            (
+                new(8, 2).with_positions(Rotary::new(1e4).with_scaling(RotaryScaling::linear(0.5))),
+                "scaling.factor must be at least 1, got 0.5",
+            ),
+            (
+                new(8, 2)
+                    .with_positions(Rotary::new(1.0).with_scaling(RotaryScaling::yarn(2.0, 64))),
+                "theta must be above 1 with yarn, got 1",
             ),
             (
                 with(Block { block_size: 0 }.into()),

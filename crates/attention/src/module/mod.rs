@@ -33,7 +33,7 @@ use crate::mechanisms::{
     self, Call, Gates, HeadSizes, Inputs, MechanismConfig, MechanismParams, Mode, Params,
 };
 pub use crate::positions::Positions;
-use crate::positions::rotate;
+use crate::rotary::rotate;
 use crate::seed::next_seed;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern, alibi_slopes};
 
@@ -261,7 +261,7 @@ impl MultiHeadAttention {
             None => tensor,
         };
         match self.positions {
-            Positions::Rotary { theta } => rotate(tensor, first, theta),
+            Positions::Rotary(rotary) => rotate(tensor, first, &rotary),
             Positions::None | Positions::Alibi => tensor,
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! The models check the same at initialisation; this check reports the line of the config.
 
+use zoo_spec::keys::InvalidValue;
 use zoo_spec::{KvHeads, MechanismConfig};
 
 use super::consistency::Checker;
-use crate::{Config, LayerSpec, Model, PositionEncoding};
+use crate::{Config, LayerSpec, Model, PositionEncoding, Rotary};
 
 /// The use of an attention layer.
 #[derive(Clone, Copy, PartialEq)]
@@ -83,15 +84,24 @@ fn check_sizes(checker: &mut Checker<'_>, layers: &LayerSpec) {
             return checker.report(&["model.n_heads", "model.d_model"], why);
         }
     };
-    if matches!(layers.positions, PositionEncoding::Rotary(_)) && !d_head.is_multiple_of(2) {
-        let why = format!("rotary requires an even d_head, found {d_head}");
-        checker.report(&["model.positions"], why);
+    if let PositionEncoding::Rotary(rotary) = layers.positions {
+        check_rotary(checker, &rotary, d_head);
     }
     if let Some(n_heads_kv) = layers.n_heads_kv
         && !n_heads.is_multiple_of(n_heads_kv)
     {
         let why = format!("n_heads = {n_heads} must be a multiple of n_heads_kv = {n_heads_kv}");
         checker.report(&["model.n_heads_kv"], why);
+    }
+}
+
+fn check_rotary(checker: &mut Checker<'_>, rotary: &Rotary, d_head: usize) {
+    if rotary.fraction == 1.0 && !d_head.is_multiple_of(2) {
+        let why = format!("rotary requires an even d_head, found {d_head}");
+        checker.report(&["model.positions"], why);
+    } else if let Err(InvalidValue { key, allowed, got }) = rotary.check(d_head) {
+        let key = format!("model.positions.{key}");
+        checker.require(&[&key], false, &allowed, got);
     }
 }
 

@@ -155,13 +155,18 @@ impl SchemaChecker {
                 table.insert(key.name.to_owned(), value);
             }
         }
+        self.required(node, keys, context.path);
+        table
+    }
+
+    /// Reports the required keys that are missing in a table, or all of them for a bare name.
+    fn required(&mut self, node: &Node, keys: &[Key], path: &str) {
         for key in keys {
             if matches!(key.presence, Presence::Required) && node.get(key.name).is_none() {
-                let name = format!("{}.{}", context.path, key.name);
+                let name = format!("{path}.{}", key.name);
                 self.missing(node, &name, &allowed(&key.values));
             }
         }
-        table
     }
 
     fn value(&mut self, node: &Node, key: &str, values: &Values) -> Option<Toml> {
@@ -195,8 +200,9 @@ impl SchemaChecker {
                 items.into_iter().collect::<Option<_>>().map(Toml::Array)
             }
             (Values::Choice(choice) | Values::Choices(choice), Value::Text(name)) => {
-                let kind = self.named(node, key, name, choice.variants)?.name;
-                let kind = ("kind".to_owned(), Toml::String(kind.to_owned()));
+                let variant = self.named(node, key, name, choice.variants)?;
+                self.required(node, variant.keys, key);
+                let kind = ("kind".to_owned(), Toml::String(variant.name.to_owned()));
                 Some(Toml::Table(Table::from_iter([kind])))
             }
             (Values::Choice(choice) | Values::Choices(choice), Value::Table(_)) => {

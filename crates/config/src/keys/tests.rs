@@ -95,11 +95,9 @@ fn samples(key: &Key) -> Vec<String> {
             let tables = choice.variants.iter().flat_map(|variant| {
                 let with_key = |key: &'static Key| {
                     let samples = samples(key).into_iter();
-                    samples.map(|value| {
-                        format!("{{ kind = \"{}\", {} = {value} }}", variant.name, key.name)
-                    })
+                    samples.map(|value| inline_table(variant, Some((key, &value))))
                 };
-                let alone = format!("{{ kind = \"{}\" }}", variant.name);
+                let alone = inline_table(variant, None);
                 std::iter::once(alone).chain(variant.keys.iter().flat_map(with_key))
             });
             tables.chain(list).collect()
@@ -111,6 +109,35 @@ fn samples(key: &Key) -> Vec<String> {
     let samples: Vec<_> = samples.into_iter().filter(differs).collect();
     assert!(!samples.is_empty(), "{}", key.name);
     samples
+}
+
+/// A table with a kind, one key and the required ones.
+fn inline_table(variant: &Variant, set: Option<(&Key, &str)>) -> String {
+    let mut text = format!("{{ kind = \"{}\"", variant.name);
+    for key in variant.keys {
+        let is_required = matches!(key.presence, Presence::Required);
+        text += &match set {
+            Some((set, value)) if set.name == key.name => format!(", {} = {value}", key.name),
+            _ if is_required => format!(", {} = {}", key.name, samples(key)[0]),
+            _ => String::new(),
+        };
+    }
+    text + " }"
+}
+
+/// Checks that a value has everything that was written; the other keys of a table have defaults.
+fn assert_contains(read: &Value, written: &Value, text: &str) {
+    match (read, written) {
+        (Value::Table(read), Value::Table(written)) => {
+            for (name, value) in written {
+                let read = read
+                    .get(name)
+                    .unwrap_or_else(|| panic!("no {name}: {text}"));
+                assert_contains(read, value, text);
+            }
+        }
+        _ => assert_eq!(read, written, "{text}"),
+    }
 }
 
 fn value(text: &str) -> Value {
@@ -126,15 +153,7 @@ fn every_key_is_read_into_its_field() {
             for sample in samples(key) {
                 let text = file(section, kind, &format!("{} = {sample}", key.name));
                 let read = &read(&text)[section][key.name];
-                match (value(&sample), read) {
-                    // The table read has the defaults of the other keys, too.
-                    (Value::Table(written), Value::Table(read)) => {
-                        for (name, value) in written {
-                            assert_eq!(read.get(&name), Some(&value), "{text}");
-                        }
-                    }
-                    (written, read) => assert_eq!(*read, written, "{text}"),
-                }
+                assert_contains(read, &value(&sample), &text);
                 count += 1;
             }
         }
@@ -174,6 +193,28 @@ fn every_field_is_documented() {
     }
 }
 
+/// The integers of a key, also of tables within it: the name of each, a value of the key with the
+/// placeholder `VALUE`, and the upper bound.
+fn integers(key: &'static Key) -> Vec<(&'static str, String, i64)> {
+    match &key.values {
+        Values::Count { max, .. } => vec![(key.name, "VALUE".to_owned(), *max)],
+        Values::Devices => vec![(key.name, "[VALUE]".to_owned(), i64::MAX)],
+        Values::Choice(choice) | Values::Choices(choice) => {
+            let keys =
+                |variant: &'static Variant| variant.keys.iter().map(move |key| (variant, key));
+            let keys = choice.variants.iter().flat_map(keys);
+            let tables = keys.flat_map(|(variant, key)| {
+                let integers = integers(key).into_iter();
+                integers.map(move |(name, value, max)| {
+                    (name, inline_table(variant, Some((key, &value))), max)
+                })
+            });
+            tables.collect()
+        }
+        _ => vec![],
+    }
+}
+
 /// Calls `each` for every integer key with its section and kind, the names of the key and its parent,
 /// a line with the placeholder `VALUE`, and the upper bound.
 fn for_each_integer(
@@ -181,26 +222,9 @@ fn for_each_integer(
 ) {
     for (section, kind, keys) in kinds() {
         for key in keys {
-            let name = key.name;
-            let mut add = |inner: &str, value: &str, max: i64| {
-                let line = format!("{name} = {value}");
-                each(section, kind, [inner, name], &line, max);
-            };
-            match &key.values {
-                Values::Count { max, .. } => add(name, "VALUE", *max),
-                Values::Devices => add(name, "[VALUE]", i64::MAX),
-                Values::Choice(choice) | Values::Choices(choice) => {
-                    for variant in choice.variants {
-                        for inner in variant.keys {
-                            if let Values::Count { max, .. } = inner.values {
-                                let (kind, inner) = (variant.name, inner.name);
-                                let table = format!("{{ kind = \"{kind}\", {inner} = VALUE }}");
-                                add(inner, &table, max);
-                            }
-                        }
-                    }
-                }
-                _ => {}
+            for (name, value, max) in integers(key) {
+                let line = format!("{} = {value}", key.name);
+                each(section, kind, [name, key.name], &line, max);
             }
         }
     }

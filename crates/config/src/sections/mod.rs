@@ -15,8 +15,8 @@ pub use self::tokenizer::*;
 pub use self::training::*;
 pub use zoo_spec::{
     Activation, Alignment, Cell, ClassifierSpec, GptSpec, HanSpec, InputFeeding, LayerSpec,
-    LearnedPositions, Model, Norm, Pooling, PositionEncoding, RotaryPositions, Seq2SeqSpec,
-    TransformerSpec, Tying, Window,
+    LearnedPositions, Llama3Scaling, Model, Norm, PairLayout, Pooling, PositionEncoding, Rotary,
+    RotaryScaling, ScalingFactor, Seq2SeqSpec, TransformerSpec, Tying, Window, YarnScaling,
 };
 
 use crate::keys::{Body, DefaultKind, Section};

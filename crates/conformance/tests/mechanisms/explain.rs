@@ -78,7 +78,7 @@ fn check_layer(mechanism: Mechanism, device: &Device) {
     let attention = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
         .with_n_heads_kv(test_kv_heads(&mechanism))
         .with_d_head(4)
-        .with_positions(Positions::Rotary { theta: 1e4 })
+        .with_positions(Positions::rotary(1e4))
         .with_mechanism(mechanism)
         .init(device);
     let x = random_normal([2, SEQ, 8], device);

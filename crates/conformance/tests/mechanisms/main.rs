@@ -24,6 +24,7 @@ mod programs;
 mod random;
 mod recent;
 mod resample;
+mod rotary;
 
 /// What most tests use.
 mod prelude {
@@ -117,6 +118,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
     recent::trials(&mut suite);
+    rotary::trials(&mut suite);
     explain::trials(&mut suite, opened);
     extreme_scores::trials(&mut suite, opened);
     masked_values::trials(&mut suite, opened);

@@ -8,7 +8,7 @@ use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{Gradients, activation};
 use zoo_attention::mechanisms::forgetting::forgetting;
 use zoo_attention::mechanisms::{Differential, Lsh, Retention, Sink, SlidingWindow, lsh};
-use zoo_attention::{DecodeCache, rotate};
+use zoo_attention::{DecodeCache, Rotary, rotate};
 use zoo_models::weights::Weights;
 use zoo_oracle::expected_kv_heads;
 
@@ -297,7 +297,7 @@ const TESTS: &[(&str, Test)] = &[
         let mechanism = Lsh::new(2, 3, 5);
         let attention = MultiHeadAttentionConfig::new(12, 2)
             .with_mechanism(mechanism)
-            .with_positions(Positions::Rotary { theta: 1e4 })
+            .with_positions(Positions::rotary(1e4))
             .with_qk_norm(true)
             .init(device);
         let names = names(&attention);
@@ -313,7 +313,7 @@ const TESTS: &[(&str, Test)] = &[
         let (attention, x) = (attention.valid(), x.inner());
         let query = split_heads(attention.query.forward(x.clone()), 2);
         let norm = attention.query_norm.as_ref().expect("a query norm");
-        let query = rotate(norm.forward(query), 0, 1e4);
+        let query = rotate(norm.forward(query), 0, &Rotary::default());
         let value = split_heads(attention.value.forward(x.clone()), 2);
         let options = AttentionOptions::new().with_pattern(Pattern::Causal);
         let context = merge_heads(lsh(query, value, &mechanism, &options));
@@ -406,22 +406,12 @@ const TESTS: &[(&str, Test)] = &[
             }
         },
     ),
-    ("rotary-scores-depend-only-on-the-distance", |device| {
-        let [query, key] = [(); 2].map(|()| random_normal([1, 2, 6, 8], device));
-        let scores = |first: i64| {
-            let rotated = |tensor: &Tensor<4>| rotate(tensor.clone(), first, 1e4);
-            rotated(&query).matmul(rotated(&key).swap_dims(2, 3))
-        };
-        assert_close(scores(0), scores(1000));
-        let plain = query.clone().matmul(key.clone().swap_dims(2, 3));
-        assert!(!is_close(scores(0), plain), "rotation has no effect");
-    }),
     ("all-options", |device| {
         let device = &device.clone().autodiff();
         let attention = MultiHeadAttentionConfig::new(16, 4)
             .with_n_heads_kv(2)
             .with_d_head(6)
-            .with_positions(Positions::Rotary { theta: 1e4 })
+            .with_positions(Positions::rotary(1e4))
             .with_qk_norm(true)
             .with_temperature(2.0)
             .with_dropout(0.5)

@@ -42,9 +42,7 @@ impl LayerPlan {
     /// Position encoding that is applied inside self-attention.
     fn head_positions(&self) -> HeadPositions {
         match self.spec.positions {
-            PositionEncoding::Rotary(rotary) => HeadPositions::Rotary {
-                theta: rotary.theta,
-            },
+            PositionEncoding::Rotary(rotary) => HeadPositions::Rotary(rotary),
             PositionEncoding::Alibi => HeadPositions::Alibi,
             PositionEncoding::None
             | PositionEncoding::Sinusoidal

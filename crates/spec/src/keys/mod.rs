@@ -171,6 +171,8 @@ pub const TEMPERATURE: Values = Values::Number(Range::TEMPERATURE);
 pub const COEFFICIENT: Values = Values::Number(Range::COEFFICIENT);
 /// Softcap of attention scores.
 pub const SOFTCAP: Values = Values::Number(Range::SOFTCAP);
+/// At least 1.
+pub const FACTOR: Values = Values::Number(Range::FACTOR);
 /// At least 0.
 pub const NOT_NEGATIVE: Values = Values::Number(Range::NOT_NEGATIVE);
 

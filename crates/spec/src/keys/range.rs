@@ -23,6 +23,8 @@ impl Range {
     pub const POSITIVE: Self = Self::new(Bound::Excluded(0.0), Bound::Unbounded);
     /// At least 0.
     pub const NOT_NEGATIVE: Self = Self::new(Bound::Included(0.0), Bound::Unbounded);
+    /// A factor by which something becomes longer.
+    pub const FACTOR: Self = Self::new(Bound::Included(1.0), Bound::Unbounded);
     /// Temperature of attention scores.
     pub const TEMPERATURE: Self = Self::new(Bound::Included(1e-6), Bound::Included(1e6));
     /// Softcap of attention scores.
@@ -81,6 +83,7 @@ mod tests {
             (Range::DECAY, "above 0 and below 1"),
             (Range::POSITIVE, "above 0"),
             (Range::NOT_NEGATIVE, "at least 0"),
+            (Range::FACTOR, "at least 1"),
             (Range::TEMPERATURE, "at least 1e-6 and at most 1e6"),
         ] {
             assert_eq!(range.to_string(), description);
@@ -96,6 +99,7 @@ mod tests {
             (Range::DECAY, [0.5, 0.5], [0.0, 1.0]),
             (Range::POSITIVE, [1e-9, 1e9], [0.0, -1.0]),
             (Range::NOT_NEGATIVE, [0.0, 0.0], [-1e-9, -1.0]),
+            (Range::FACTOR, [1.0, 1e9], [0.999, -1.0]),
             (Range::TEMPERATURE, [1e-6, 1e6], [0.0, 2e6]),
         ] {
             assert!(inside.iter().all(|x| range.contains(*x)), "{range}");

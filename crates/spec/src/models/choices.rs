@@ -1,6 +1,7 @@
 //! Components of models that config keys choose among.
 
-use crate::keys::{LENGTH, POSITIVE, Presence};
+use crate::Rotary;
+use crate::keys::{LENGTH, Presence};
 
 crate::names! {
     /// Where a layer normalises.
@@ -92,7 +93,7 @@ crate::kinds! {
         /// Learned position embeddings, added to the token embeddings.
         Learned(LearnedPositions) = "learned",
         /// Rotary position embedding (RoPE) of queries and keys in self-attention.
-        Rotary(RotaryPositions) = "rotary",
+        Rotary(Rotary) = "rotary",
         /// ALiBi: a bias on self-attention scores that is linear in the distance.
         Alibi = "alibi",
     }
@@ -112,13 +113,6 @@ crate::keys! {
         /// Number of position embeddings; longer sequences are rejected.
         max_positions: Option<usize> = None, LENGTH, Presence::Optional("the `context` of `gpt`, else 1024");
     }
-
-    /// Keys of rotary positions.
-    #[derive(Copy)]
-    pub struct RotaryPositions {
-        /// Base of the rotation frequencies.
-        theta: f64 = 10_000.0, POSITIVE;
-    }
 }
 
 /// Number of learned position embeddings unless the config determines it.
@@ -137,9 +131,9 @@ impl PositionEncoding {
         })
     }
 
-    /// Rotary position embedding with this base.
+    /// Rotary position embedding with this base; `Rotary` has further options.
     pub const fn rotary(theta: f64) -> Self {
-        Self::Rotary(RotaryPositions { theta })
+        Self::Rotary(Rotary::new(theta))
     }
 
     /// The number of positions, if it is limited.
@@ -157,6 +151,12 @@ impl PositionEncoding {
                 .max_positions
                 .get_or_insert(context.unwrap_or(DEFAULT_MAX_POSITIONS));
         }
+    }
+}
+
+impl From<Rotary> for PositionEncoding {
+    fn from(rotary: Rotary) -> Self {
+        Self::Rotary(rotary)
     }
 }
 

@@ -15,7 +15,7 @@ mod transformer;
 
 pub use self::choices::{
     Activation, Alignment, Cell, InputFeeding, LearnedPositions, Norm, Pooling, PositionEncoding,
-    RotaryPositions, Tying, Window,
+    Tying, Window,
 };
 pub use self::classifier::ClassifierSpec;
 pub use self::gpt::GptSpec;

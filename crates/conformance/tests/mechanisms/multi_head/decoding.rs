@@ -1,7 +1,9 @@
 //! Incremental decoding of the module, and projected memory of cross-attention.
 
 use zoo_attention::mechanisms::{LocalM, LocalP};
-use zoo_attention::{AttentionError, DecodeCache, ProjectedMemory};
+use zoo_attention::{
+    AttentionError, DecodeCache, PairLayout, ProjectedMemory, Rotary, RotaryScaling,
+};
 
 use super::{decode_all, self_attention, test_kv_heads};
 use crate::prelude::*;
@@ -14,8 +16,13 @@ pub(super) fn check_decoding(mechanism: Mechanism, device: &Device) {
         .with_d_head(4)
         .with_mechanism(mechanism);
     let supported = mechanism.capabilities().options;
+    let scaled = Rotary::new(1e4)
+        .with_fraction(0.5)
+        .with_layout(PairLayout::Halves)
+        .with_scaling(RotaryScaling::yarn(4.0, 16));
     for (positions, temperature, softcap, support) in [
-        (Positions::Rotary { theta: 1e4 }, 1.0, None, Ok(())),
+        (Positions::rotary(1e4), 1.0, None, Ok(())),
+        (scaled.into(), 1.0, None, Ok(())),
         (Positions::Alibi, 1.5, None, supported.alibi),
         (Positions::None, 1.0, Some(0.5), supported.softcap),
     ] {
