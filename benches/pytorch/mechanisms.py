@@ -342,6 +342,27 @@ def performer_features(call, query, key):
     return features
 
 
+def based_features(call, query, key):
+    """Dot products are 1 + s + s^2 / 2."""
+    scale = call.scale_or(query.shape[-1] ** -0.5)
+    features = []
+    for x in (query * math.copysign(math.sqrt(abs(scale)), scale), key * math.sqrt(abs(scale))):
+        pairs = (x[..., :, None] * x[..., None, :]).flatten(-2) / math.sqrt(2)
+        features.append(torch.cat([torch.ones_like(x[..., :1]), x, pairs], dim=-1))
+    return features
+
+
+def cosformer_features(call, query, key):
+    i, j = positions(query, key)
+    longest = max(query.shape[2], key.shape[2])
+    quarter = math.pi / 2 / (call.keys.get("length") or longest)  # of a position
+    features = []
+    for x, position in ((call.scale_or(1.0) * query, i), (key, j)):
+        x, angle = F.relu(x), (position.to(x.dtype) * quarter)[:, None]
+        features.append(torch.cat([x * angle.cos(), x * angle.sin()], dim=-1))
+    return features
+
+
 def widen(*tensors):
     """Half precision as float32, which sums over a long sequence need."""
     half = (torch.float16, torch.bfloat16)
@@ -362,6 +383,18 @@ def linear(call, query, key, value):
 def performer(call, query, key, value):
     key, value = repeat_kv(query, key, value)
     return normalised(call, *performer_features(call, query, key), value)
+
+
+@in_float32
+def cosformer(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    return normalised(call, *cosformer_features(call, query, key), value)
+
+
+@in_float32
+def based(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    return normalised(call, *based_features(call, query, key), value)
 
 
 @in_float32
@@ -457,12 +490,14 @@ def linear_state(kind, call, query, key, value):
         distance = torch.arange(key.shape[2] - 1, -1, -1, device=key.device)[:, None]
         key = key * (call.decay[:, None, None] ** distance).to(key.dtype)
     else:
-        features = linear_features if kind == "linear" else performer_features
+        features = FEATURES[kind]
         _, key = features(call, query, key)
         value = F.pad(value, (0, 1), value=1.0)
     return key.transpose(-2, -1) @ value
 
 
+# Of the mechanisms whose state does not depend on the length.
+FEATURES = {"linear": linear_features, "performer": performer_features, "based": based_features}
 DELTA_RULES = ["delta", "gated-delta", "kda"]
 RECURRENCES = ["mamba2", "gla", *DELTA_RULES]
 
@@ -491,6 +526,8 @@ MECHANISMS = {
     "lsh": lsh,
     "linear": linear,
     "performer": performer,
+    "cosformer": cosformer,
+    "based": based,
     "retention": retention,
     "lightning": retention,
     "mamba2": recurrence(is_delta=False, scale=1.0),
@@ -508,7 +545,7 @@ def prepare(kind, call, query, key, value):
     """
     seq_q, seq_k = query.shape[2], key.shape[2]
     is_step = seq_q == 1 and seq_k > 1
-    if is_step and kind in ("linear", "performer", "retention", "lightning"):
+    if is_step and kind in ("retention", "lightning", *FEATURES):
         call = dataclasses.replace(call, causal=False)
         state = linear_state(kind, call, query, key[:, :, :-1], value[:, :, :-1])
         return dataclasses.replace(call, state=state), key[:, :, -1:], value[:, :, -1:]

@@ -10,6 +10,8 @@ pages! {
     readme: "README.md",
     library: "docs/library.md",
     migrating: "docs/migrating.md",
+    based: "docs/mechanisms/based.md",
+    cosformer: "docs/mechanisms/cosformer.md",
     delta: "docs/mechanisms/delta.md",
     differential: "docs/mechanisms/differential.md",
     flash: "docs/mechanisms/flash.md",

@@ -117,6 +117,8 @@ pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
         "lsh",
         "linear",
         "performer",
+        "cosformer",
+        "based",
         "retention",
         "lightning",
         "mamba2",

@@ -93,6 +93,8 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
             return 2.0 * (problem.queries() * (hash + attend)) as f64;
         }
         Formula::Linear(FeatureMap::Random { directions }) => directions.len() / problem.d_head,
+        Formula::Linear(FeatureMap::Cosine(_)) => 2 * problem.d_head,
+        Formula::Linear(FeatureMap::Taylor) => 1 + problem.d_head + problem.d_head.pow(2),
         Formula::Linear(_) | Formula::Retention(_) | Formula::Gated(_) => problem.d_head,
     };
     // A delta rule also reads the state for each key.

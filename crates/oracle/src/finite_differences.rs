@@ -102,6 +102,8 @@ fn input_gradients_match() {
         Mechanism::Linear.into(),
         relu.into(),
         performer.into(),
+        Mechanism::Cosformer.into(),
+        Mechanism::Based.into(),
         MechanismConfig::from(Mechanism::Retention),
         Mechanism::Lightning.into(),
         Mechanism::Mamba2.into(),

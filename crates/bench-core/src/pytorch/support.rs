@@ -36,6 +36,8 @@ pub(super) fn unsupported_reason(case: &Case) -> Option<String> {
             | Mechanism::Lsh
             | Mechanism::Linear
             | Mechanism::Performer
+            | Mechanism::Cosformer
+            | Mechanism::Based
             | Mechanism::Retention
             | Mechanism::Lightning
             | Mechanism::Mamba2

@@ -4,10 +4,10 @@
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::linear::linear;
 use zoo_attention::mechanisms::{
-    BigBird, Fixed, Linear, LinearFeatures, Lsh, MechanismKernel, Performer, Relative, Sigmoid,
-    Sink, Strided, selected_kernel_of,
+    BigBird, Cosformer, Fixed, Linear, LinearFeatures, Lsh, MechanismKernel, Performer, Relative,
+    Sigmoid, Sink, Strided, selected_kernel_of,
 };
-use zoo_attention::scan::{FeatureMap, RandomFeatures, ScanKernel};
+use zoo_attention::scan::{FeatureMap, LinearState, RandomFeatures, ScanKernel};
 use zoo_oracle::{Precision, expected_kv_heads};
 
 use crate::flash::default_kernel;
@@ -107,8 +107,11 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         // The last block has none of its summary columns, and one of five.
         ("fixed-by-16", fixed(Some(16), 3), grouped.clone()),
         ("fixed-by-9", fixed(Some(9), 5), grouped.clone()),
-        ("linear", Mechanism::Linear.into(), grouped),
+        ("linear", Mechanism::Linear.into(), grouped.clone()),
         ("linear", Mechanism::Linear.into(), wide.clone()),
+        ("cosformer", Mechanism::Cosformer.into(), grouped.clone()),
+        ("cosformer", Mechanism::Cosformer.into(), wide.clone()),
+        ("based", Mechanism::Based.into(), grouped.clone()),
         ("retention", Mechanism::Retention.into(), wide),
         ("linear", Mechanism::Linear.into(), long.clone()),
         ("retention", Mechanism::Retention.into(), long),
@@ -147,6 +150,7 @@ pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
         ("sink-without-window", sink.into()),
         ("sigmoid-by-length", Sigmoid { length: None }.into()),
         ("relative-in-one-direction", one_direction.into()),
+        ("cosformer-by-length", Cosformer { length: None }.into()),
         ("strided-by-length", Strided { stride: None }.into()),
         ("fixed-by-length", fixed(None, 1)),
         ("fixed-with-two-summary-columns", fixed(Some(3), 2)),
@@ -265,6 +269,22 @@ const TESTS: &[(&str, Test)] = &[
         // Four times the features halve the error, up to the variance over seeds.
         let is_half = |pair: &[f64]| (1.5..=2.8).contains(&(pair[0] / pair[1]));
         assert!(errors.windows(2).all(is_half), "{errors:?}");
+    }),
+    ("cosformer/longer-sequences-are-rejected", |device| {
+        let problem = Problem::new("longer", [1, 2, 3, 9, 4]);
+        let mechanism = Cosformer { length: Some(8) }.into();
+        let tensors = Tensors::from_problem(&problem, device);
+        let message = "linear attention: a sequence may have up to 8 positions, got 9; help: set \
+                       the length of cosine features to that of the longest sequence";
+        assert_panics_with(|| tensors.attend(&mechanism), message);
+        let mut state = LinearState::from_features(FeatureMap::Cosine(8));
+        let rows = |rows: usize| tensors.key.clone().slice_dim(2, 0..rows);
+        state.extend(rows(5), rows(5), None);
+        assert_panics_containing(
+            || state.clone().extend(rows(4), rows(4), None),
+            "a sequence may have up to 8 positions, got 9",
+        );
+        state.extend(rows(3), rows(3), None);
     }),
     ("invalid/sizes-of-zero", |device| {
         let problem = Problem::new("refused", [1, 2, 4, 4, 4]);

@@ -152,6 +152,16 @@ impl Problem {
                 });
                 self.with_linear_formula(Formula::Linear(FeatureMap::Random { directions }))
             }
+            MechanismConfig::Cosformer(config) => {
+                let longest = self.seq_q.max(self.seq_k);
+                let length = config.length.unwrap_or(longest);
+                let cosine = Formula::Linear(FeatureMap::Cosine(length));
+                let problem = self.with_linear_formula(cosine);
+                problem.filter(|_| longest <= length)
+            }
+            MechanismConfig::Based(_) => {
+                self.with_linear_formula(Formula::Linear(FeatureMap::Taylor))
+            }
             MechanismConfig::Retention(_) => {
                 if !is_causal(&self.mask) {
                     return None;

@@ -28,6 +28,8 @@ pub struct Capabilities {
     pub returns_weights: bool,
     /// What distinguishes it from full softmax attention.
     pub difference: Difference,
+    /// The longest sequence that it supports, if that is limited.
+    pub max_length: Option<usize>,
 }
 
 /// How many key and value heads a mechanism has.
@@ -149,6 +151,7 @@ impl Capabilities {
             options: SupportedOptions::ALL,
             returns_weights: false,
             difference,
+            max_length: None,
         }
     }
 
@@ -173,6 +176,7 @@ impl Capabilities {
             },
             returns_weights: false,
             difference: Difference::Weights,
+            max_length: None,
         }
     }
 

@@ -21,6 +21,7 @@ mechanism! {
         options: SupportedOptions::NO_SCORES,
         returns_weights: false,
         difference: Difference::Weights,
+        max_length: None,
     }
 }
 

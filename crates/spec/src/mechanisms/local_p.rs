@@ -25,5 +25,6 @@ mechanism! {
         },
         returns_weights: false,
         difference: Difference::MaskedKeys,
+        max_length: None,
     }
 }

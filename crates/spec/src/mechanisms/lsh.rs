@@ -33,6 +33,7 @@ mechanism! {
         },
         returns_weights: false,
         difference: Difference::MaskedKeys,
+        max_length: None,
     }
 }
 

@@ -54,6 +54,8 @@ macro_rules! for_each_mechanism {
             lsh::Lsh,
             linear::Linear,
             performer::Performer,
+            cosformer::Cosformer,
+            based::Based,
             retention::Retention,
             lightning::Lightning,
             mamba2::Mamba2,

@@ -32,6 +32,7 @@ mechanism! {
         },
         returns_weights: false,
         difference: Difference::Weights,
+        max_length: None,
     }
 }
 

@@ -57,6 +57,8 @@ fn check_layer(attention: &MultiHeadAttention, mechanism: &MechanismConfig, devi
             | M::Sink
             | M::Linear
             | M::Performer
+            | M::Cosformer
+            | M::Based
             | M::Retention
             | M::Lightning
             | M::Mamba2
