@@ -30,6 +30,7 @@ class Call:
     log_decay: torch.Tensor | None = None  # [batch, heads, seq_k, 1 or d_head]
     strength: torch.Tensor | None = None  # [batch, heads, seq_k, 1]
     differential: torch.Tensor | None = None  # [4, d_head / 2]
+    projection: torch.Tensor | None = None  # [2, rank, length]
     blocks: torch.Tensor | None = None  # [blocks, blocks], True is visible
     # Fixed for a comparison, otherwise computed in each call.
     noise: torch.Tensor | None = None  # [batch, heads, seq_q, seq_k]
@@ -289,6 +290,38 @@ def lsh(call, query, key, value):
     return (weights * context[..., :-1]).sum(2)
 
 
+# Attention to means or sums over the sequence.
+
+
+def segment_means(x, count):
+    """The means of segments of rows; the first ones are longer by one row if the number is not divisible."""
+    seq, count = x.shape[2], min(count, x.shape[2])
+    sizes = [seq // count + (i < seq % count) for i in range(count)]
+    return torch.stack([segment.mean(2) for segment in x.split(sizes, dim=2)], dim=2)
+
+
+def nystrom(call, query, key, value):
+    dtype = query.dtype
+    query, key, value = widen(query, key, value)
+    key, value = repeat_kv(query, key, value)
+    queries, keys = (segment_means(x, call.keys["landmarks"]) for x in (query, key))
+    matrix = dot_scores(call, queries, keys).softmax(-1)
+    inverse = matrix.transpose(-2, -1) / matrix.sum(-2, keepdim=True).amax(-1, keepdim=True)
+    identity = torch.eye(matrix.shape[-2], dtype=matrix.dtype, device=matrix.device)
+    for _ in range(call.keys["iterations"]):
+        product = matrix @ inverse
+        inner = 15 * identity - product @ (7 * identity - product)
+        inverse = inverse @ (13 * identity - product @ inner) / 4
+    return sdpa(call, query, keys, inverse @ sdpa(call, queries, key, value)).to(dtype)
+
+
+def linformer(call, query, key, value):
+    dtype = query.dtype
+    query, key, value, projection = widen(query, key, value, call.projection)
+    of_keys, of_values = projection[..., : key.shape[2]]
+    return sdpa(call, query, of_keys @ key, of_values @ value).to(dtype)
+
+
 # Linear attention.
 
 
@@ -322,7 +355,8 @@ def normalised(call, query, key, value):
     else:
         state = key.transpose(-2, -1) @ value
         context = query @ (state if call.state is None else call.state + state)
-    return context[..., :-1] / context[..., -1:]
+    # Zeros for a query without weights.
+    return context[..., :-1] / context[..., -1:].clamp(min=1e-30)
 
 
 def linear_features(call, query, key):
@@ -524,6 +558,8 @@ MECHANISMS = {
     "longformer": sdpa,
     "bigbird": sdpa,
     "lsh": lsh,
+    "nystrom": nystrom,
+    "linformer": linformer,
     "linear": linear,
     "performer": performer,
     "cosformer": cosformer,

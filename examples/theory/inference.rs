@@ -56,7 +56,7 @@ pub(crate) fn cross_attention(opened: &OpenDevice) -> Outcome {
         println!("{:18}{support}", mechanism.name());
     }
     let expected = "relative forgetting sliding-window block strided fixed longformer bigbird lsh \
-                    cosformer retention lightning mamba2 gla delta gated-delta kda";
+                    nystrom cosformer retention lightning mamba2 gla delta gated-delta kda";
     assert_eq!(unsupported.join(" "), expected);
     Ok(())
 }
@@ -128,8 +128,8 @@ pub(crate) fn cache_sizes(opened: &OpenDevice) -> Outcome {
         }
     }
     unsupported.sort();
-    let expected = "bigbird/cosformer, length n/fixed, block sqrt(n)/local-p/lsh/sigmoid, length n/strided, \
-         stride sqrt(n)";
+    let expected = "bigbird/cosformer, length n/fixed, block sqrt(n)/linformer/local-p/lsh/nystrom/sigmoid, \
+                    length n/strided, stride sqrt(n)";
     assert_eq!(unsupported.join("/"), expected);
     Ok(())
 }

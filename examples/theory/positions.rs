@@ -115,6 +115,8 @@ pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
 
     let without_scores = [
         "lsh",
+        "nystrom",
+        "linformer",
         "linear",
         "performer",
         "cosformer",

@@ -1,5 +1,6 @@
 //! Formulas that turn scores into attention weights.
 
+use crate::linformer::Projections;
 use crate::lsh::Hashing;
 
 /// Formula of the attention weights.
@@ -59,6 +60,16 @@ pub enum Formula {
     Retention(Vec<f64>),
     /// A recurrence whose decays depend on the position.
     Gated(GatedRecurrence),
+    /// Products of three softmax matrices through means of segments. The second is inverted by an
+    /// iteration.
+    Nystrom {
+        /// Number of segments of queries and of keys.
+        landmarks: usize,
+        /// Number of iterations.
+        iterations: usize,
+    },
+    /// Softmax of `scale · q_i·(E K)_r`, times `F V`, with projections `E` and `F` along the sequence.
+    Linformer(Projections),
 }
 
 /// `S_t = D_t diag(a_t) S_(t-1) + b_t k_t v_tᵀ` with outputs `scale · q_t · S_t`. `D_t` is 1, or for the

@@ -34,6 +34,8 @@ pub(super) fn unsupported_reason(case: &Case) -> Option<String> {
         mechanism,
         Mechanism::LocalP
             | Mechanism::Lsh
+            | Mechanism::Nystrom
+            | Mechanism::Linformer
             | Mechanism::Linear
             | Mechanism::Performer
             | Mechanism::Cosformer

@@ -122,6 +122,9 @@ fn with_matching_sizes(
             let longest = problem.seq_q.max(problem.seq_k);
             cosformer.length = cosformer.length.map(|length| length.max(longest));
         }
+        MechanismConfig::Linformer(linformer) => {
+            linformer.length = linformer.length.max(problem.seq_k);
+        }
         _ => {}
     }
     (mechanism, problem)
@@ -170,7 +173,9 @@ prop_compose! {
 }
 
 fn mask(batch: usize, seq_k: usize, mechanism: Mechanism) -> BoxedStrategy<Mask> {
-    let mask = if supports(mechanism, Requirement::DenseMask) {
+    let mask = if !supports(mechanism, Requirement::Causal) {
+        prop_oneof![Just(Mask::Full), key_mask(batch, seq_k)].boxed()
+    } else if supports(mechanism, Requirement::DenseMask) {
         any_mask(batch, seq_k).boxed()
     } else {
         prop_oneof![

@@ -5,6 +5,7 @@ use zoo_spec::{BigBird, LinearFeatures, MechanismConfig};
 use super::{Parameter, expected_kv_heads, is_causal, is_key_mask};
 use crate::dropout::splitmix;
 use crate::formula::{FeatureMap, Formula, GatedRecurrence, RelativeTable};
+use crate::linformer::Projections;
 use crate::lsh::Hashing;
 use crate::mask::Mask;
 use crate::problem::Problem;
@@ -136,6 +137,27 @@ impl Problem {
                         hashing,
                         queries: self.queries(),
                     }),
+                }))
+            }
+            MechanismConfig::Nystrom(config) => {
+                if is_causal(&self.mask) {
+                    return None;
+                }
+                self.with_linear_formula(Formula::Nystrom {
+                    landmarks: config.landmarks,
+                    iterations: config.iterations,
+                })
+            }
+            MechanismConfig::Linformer(config) => {
+                let (rank, length) = (config.rank, config.length);
+                if is_causal(&self.mask) || self.seq_k > length {
+                    return None;
+                }
+                let values = parameters(Parameter::Projections { rank, length });
+                self.with_linear_formula(Formula::Linformer(Projections {
+                    rank,
+                    length,
+                    values,
                 }))
             }
             MechanismConfig::Linear(config) => {

@@ -16,6 +16,8 @@ pub struct Capabilities {
     pub cross_attention: Support,
     /// Attention to later positions, as in an encoder.
     pub bidirectional: Support,
+    /// Attention to earlier positions only, as in a decoder.
+    pub causal: Support,
     /// Decoding token by token.
     pub decoding: Support,
     /// An odd number of elements per head.
@@ -113,6 +115,19 @@ impl SupportedOptions {
     };
 }
 
+/// The options of a mechanism without a score for each pair of a query and a key.
+pub(super) const WITHOUT_SCORES_OF_PAIRS: SupportedOptions = SupportedOptions {
+    softcap: NO_PAIRS,
+    alibi: NO_PAIRS,
+    bias: NO_PAIRS,
+    dropout: NO_PAIRS,
+    dense_mask: Err("it accepts the full pattern, key lengths and key padding only"),
+    temperature: NO_PAIRS,
+    entropy: Ok(()),
+};
+
+const NO_PAIRS: Support = Err("it computes no scores or weights of pairs of queries and keys");
+
 /// Why the entropy of a mechanism is undefined.
 pub(super) const NO_DISTRIBUTION: Support = Err("its weights do not sum to one");
 
@@ -145,6 +160,7 @@ impl Capabilities {
             kv_heads,
             cross_attention: Ok(()),
             bidirectional: Ok(()),
+            causal: Ok(()),
             decoding: Ok(()),
             odd_d_head: Ok(()),
             padding: Padding::Masked,
@@ -167,6 +183,7 @@ impl Capabilities {
             kv_heads: KvHeads::Any,
             cross_attention: Err("its state is that of earlier positions of the same sequence"),
             bidirectional: Err("it is causal"),
+            causal: Ok(()),
             decoding: Ok(()),
             odd_d_head: Ok(()),
             padding: Padding::Masked,

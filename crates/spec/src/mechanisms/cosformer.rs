@@ -19,6 +19,7 @@ mechanism! {
                 "its weights depend on the distance of positions in a single sequence",
             ),
             bidirectional: Ok(()),
+        causal: Ok(()),
             decoding: Ok(()),
             odd_d_head: Ok(()),
             padding: Padding::Masked,

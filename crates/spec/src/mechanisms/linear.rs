@@ -15,6 +15,7 @@ mechanism! {
         kv_heads: KvHeads::Any,
         cross_attention: Ok(()),
         bidirectional: Ok(()),
+        causal: Ok(()),
         decoding: Ok(()),
         odd_d_head: Ok(()),
         padding: Padding::Masked,

@@ -52,6 +52,8 @@ macro_rules! for_each_mechanism {
             longformer::Longformer,
             big_bird::BigBird,
             lsh::Lsh,
+            nystrom::Nystrom,
+            linformer::Linformer,
             linear::Linear,
             performer::Performer,
             cosformer::Cosformer,
