@@ -58,6 +58,8 @@ fn invalid_gpt_configs_are_rejected() {
             positions.max_positions must be at least 1, got 0
         {"d_model": 6, "positions": {"kind": "rotary", "theta": 1e4}}
             attention: rotary position embedding needs an even d_head, got 3
+        {"attention": "linformer"}
+            attention = linformer cannot be used for causal attention: every projected key is a sum over earlier and later positions
         {"attention": "linear", "positions": {"kind": "alibi"}}
             attention: mechanism linear does not support ALiBi: it computes no scores or weights
         {"attention": "linear", "attention_dropout": 0.1}

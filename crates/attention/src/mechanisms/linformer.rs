@@ -52,7 +52,7 @@ impl Attention for Linformer {
     fn flops(&self, shape: &AttentionShape, _: &AttentionOptions) -> f64 {
         let rows = shape.kv_heads * shape.seq_k + shape.heads * shape.seq_q;
         let width = shape.d_head + shape.d_value;
-        2.0 * (shape.batch * rows * self.rank * width) as f64
+        2.0 * (rows * self.rank * width) as f64
     }
 }
 

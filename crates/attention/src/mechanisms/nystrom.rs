@@ -50,7 +50,7 @@ impl Attention for Nystrom {
         // Products of A and Z, two of their product, and one of Z in each iteration.
         let iteration = rows * columns * rows + 2 * rows * rows * rows + columns * rows * rows;
         let inner = self.iterations * iteration + rows * columns * (shape.d_head + shape.d_value);
-        2.0 * (shape.batch * shape.heads * (outer + inner)) as f64
+        2.0 * (shape.heads * (outer + inner)) as f64
     }
 }
 

@@ -98,7 +98,8 @@ fn check_head_entropy(mechanism: Mechanism, device: &Device) {
     let weights = to_vec(attention.explain(input(), &rows));
     let is_distribution = weights.chunks(keys).all(|row| {
         let sum: f32 = row.iter().sum();
-        sum == 0.0 || (sum - 1.0).abs() < 1e-3
+        let is_positive = row.iter().all(|&weight| weight > -1e-6);
+        is_positive && (sum == 0.0 || (sum - 1.0).abs() < 1e-3)
     });
     if !is_distribution {
         let reason = "its weights do not sum to one";
