@@ -103,13 +103,15 @@ class Case:
     def run_small(self):
         """Starts threads and loads kernels."""
         ones = lambda *shape: torch.ones(shape, dtype=self.dtype, device=self.device)
-        call = Call(self.problem["mechanism"], causal=True, vector=ones(1, 8), matrix=ones(1, 8, 8))
+        # Landmarks and projected keys are never causal.
+        causal = self.kind not in ("nystrom", "linformer")
+        call = Call(self.problem["mechanism"], causal, vector=ones(1, 8), matrix=ones(1, 8, 8))
         call.directions = ones(1, 1, 1, 8) if self.kind == "lsh" else ones(8, 8)
         call.blocks = torch.ones(1, 1, dtype=torch.bool, device=self.device)
         call.decay = torch.full([1], 0.9, dtype=torch.float64, device=self.device)
         call.sink, call.log_decay, call.strength = ones(1), -ones(1, 1, 8, 1), ones(1, 1, 8, 1)
         call.table = ones(1, call.keys.get("num_buckets", 1))
-        call.differential = ones(4, 4)
+        call.differential, call.projection = ones(4, 4), ones(2, 4, 8)
         query, key, value = (ones(1, 1, 8, 8) for _ in range(3))
         call, key, value = prepare(self.kind, call, query, key, value)
         self.run(call, [x.requires_grad_(self.train) for x in (query, key, value)], ones(1, 1, 8, 8))

@@ -30,6 +30,7 @@ class Call:
     log_decay: torch.Tensor | None = None  # [batch, heads, seq_k, 1 or d_head]
     strength: torch.Tensor | None = None  # [batch, heads, seq_k, 1]
     differential: torch.Tensor | None = None  # [4, d_head / 2]
+    projection: torch.Tensor | None = None  # [2, rank, length]
     blocks: torch.Tensor | None = None  # [blocks, blocks], True is visible
     # Fixed for a comparison, otherwise computed in each call.
     noise: torch.Tensor | None = None  # [batch, heads, seq_q, seq_k]
@@ -289,6 +290,38 @@ def lsh(call, query, key, value):
     return (weights * context[..., :-1]).sum(2)
 
 
+# Attention to means or sums over the sequence.
+
+
+def segment_means(x, count):
+    """The means of segments of rows; the first ones are longer by one row if the number is not divisible."""
+    seq, count = x.shape[2], min(count, x.shape[2])
+    sizes = [seq // count + (i < seq % count) for i in range(count)]
+    return torch.stack([segment.mean(2) for segment in x.split(sizes, dim=2)], dim=2)
+
+
+def nystrom(call, query, key, value):
+    dtype = query.dtype
+    query, key, value = widen(query, key, value)
+    key, value = repeat_kv(query, key, value)
+    queries, keys = (segment_means(x, call.keys["landmarks"]) for x in (query, key))
+    matrix = dot_scores(call, queries, keys).softmax(-1)
+    inverse = matrix.transpose(-2, -1) / matrix.sum(-2, keepdim=True).amax(-1, keepdim=True)
+    identity = torch.eye(matrix.shape[-2], dtype=matrix.dtype, device=matrix.device)
+    for _ in range(call.keys["iterations"]):
+        product = matrix @ inverse
+        inner = 15 * identity - product @ (7 * identity - product)
+        inverse = inverse @ (13 * identity - product @ inner) / 4
+    return sdpa(call, query, keys, inverse @ sdpa(call, queries, key, value)).to(dtype)
+
+
+def linformer(call, query, key, value):
+    dtype = query.dtype
+    query, key, value, projection = widen(query, key, value, call.projection)
+    of_keys, of_values = projection[..., : key.shape[2]]
+    return sdpa(call, query, of_keys @ key, of_values @ value).to(dtype)
+
+
 # Linear attention.
 
 
@@ -322,7 +355,8 @@ def normalised(call, query, key, value):
     else:
         state = key.transpose(-2, -1) @ value
         context = query @ (state if call.state is None else call.state + state)
-    return context[..., :-1] / context[..., -1:]
+    # Zeros for a query without weights.
+    return context[..., :-1] / context[..., -1:].clamp(min=1e-30)
 
 
 def linear_features(call, query, key):
@@ -339,6 +373,27 @@ def performer_features(call, query, key):
     for x in (query * math.copysign(math.sqrt(abs(scale)), scale), key * math.sqrt(abs(scale))):
         exponent = x @ call.directions.T.to(x.dtype) - (x * x).sum(-1, keepdim=True) / 2
         features.append(exponent.exp())
+    return features
+
+
+def based_features(call, query, key):
+    """Dot products are 1 + s + s^2 / 2."""
+    scale = call.scale_or(query.shape[-1] ** -0.5)
+    features = []
+    for x in (query * math.copysign(math.sqrt(abs(scale)), scale), key * math.sqrt(abs(scale))):
+        pairs = (x[..., :, None] * x[..., None, :]).flatten(-2) / math.sqrt(2)
+        features.append(torch.cat([torch.ones_like(x[..., :1]), x, pairs], dim=-1))
+    return features
+
+
+def cosformer_features(call, query, key):
+    i, j = positions(query, key)
+    longest = max(query.shape[2], key.shape[2])
+    quarter = math.pi / 2 / (call.keys.get("length") or longest)  # of a position
+    features = []
+    for x, position in ((call.scale_or(1.0) * query, i), (key, j)):
+        x, angle = F.relu(x), (position.to(x.dtype) * quarter)[:, None]
+        features.append(torch.cat([x * angle.cos(), x * angle.sin()], dim=-1))
     return features
 
 
@@ -362,6 +417,18 @@ def linear(call, query, key, value):
 def performer(call, query, key, value):
     key, value = repeat_kv(query, key, value)
     return normalised(call, *performer_features(call, query, key), value)
+
+
+@in_float32
+def cosformer(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    return normalised(call, *cosformer_features(call, query, key), value)
+
+
+@in_float32
+def based(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    return normalised(call, *based_features(call, query, key), value)
 
 
 @in_float32
@@ -457,12 +524,14 @@ def linear_state(kind, call, query, key, value):
         distance = torch.arange(key.shape[2] - 1, -1, -1, device=key.device)[:, None]
         key = key * (call.decay[:, None, None] ** distance).to(key.dtype)
     else:
-        features = linear_features if kind == "linear" else performer_features
+        features = FEATURES[kind]
         _, key = features(call, query, key)
         value = F.pad(value, (0, 1), value=1.0)
     return key.transpose(-2, -1) @ value
 
 
+# Of the mechanisms whose state does not depend on the length.
+FEATURES = {"linear": linear_features, "performer": performer_features, "based": based_features}
 DELTA_RULES = ["delta", "gated-delta", "kda"]
 RECURRENCES = ["mamba2", "gla", *DELTA_RULES]
 
@@ -489,8 +558,12 @@ MECHANISMS = {
     "longformer": sdpa,
     "bigbird": sdpa,
     "lsh": lsh,
+    "nystrom": nystrom,
+    "linformer": linformer,
     "linear": linear,
     "performer": performer,
+    "cosformer": cosformer,
+    "based": based,
     "retention": retention,
     "lightning": retention,
     "mamba2": recurrence(is_delta=False, scale=1.0),
@@ -508,7 +581,7 @@ def prepare(kind, call, query, key, value):
     """
     seq_q, seq_k = query.shape[2], key.shape[2]
     is_step = seq_q == 1 and seq_k > 1
-    if is_step and kind in ("linear", "performer", "retention", "lightning"):
+    if is_step and kind in ("retention", "lightning", *FEATURES):
         call = dataclasses.replace(call, causal=False)
         state = linear_state(kind, call, query, key[:, :, :-1], value[:, :, :-1])
         return dataclasses.replace(call, state=state), key[:, :, -1:], value[:, :, -1:]

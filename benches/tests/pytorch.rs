@@ -64,7 +64,10 @@ fn same_problems() -> Result<(), Failed> {
 /// Every mechanism in PyTorch equals the oracle, at a length where its pattern differs from causal
 /// attention and that is no multiple of a chunk.
 fn same_mechanisms() -> Result<(), Failed> {
-    let all = cases("--problem layer-causal --seq 600 --pass train");
+    let causal = cases("--problem layer-causal --seq 600 --pass train");
+    let never_causal =
+        cases("--mechanism nystrom,linformer --problem layer --seq 600 --pass train");
+    let all = [causal, never_causal].concat();
     let steps =
         cases("--mechanism sliding-window,linear,retention --problem decode-step --seq 600");
     let (lines, _) = lines([all, steps].concat())?;

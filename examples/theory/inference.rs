@@ -1,7 +1,9 @@
 //! Cross-attention, incremental decoding and randomness in training.
 
 use burn::tensor::{Device, Tensor};
-use zoo_attention::mechanisms::{Fixed, LocalM, Performer, Sigmoid, SlidingWindow, Strided};
+use zoo_attention::mechanisms::{
+    Cosformer, Fixed, LocalM, Performer, Sigmoid, SlidingWindow, Strided,
+};
 use zoo_attention::{
     AttentionInput, AttentionOptions, DecodeCache, Mechanism, MechanismConfig,
     MultiHeadAttentionConfig, Pattern, Positions,
@@ -54,7 +56,7 @@ pub(crate) fn cross_attention(opened: &OpenDevice) -> Outcome {
         println!("{:18}{support}", mechanism.name());
     }
     let expected = "relative forgetting sliding-window block strided fixed longformer bigbird lsh \
-                    retention lightning mamba2 gla delta gated-delta kda";
+                    nystrom cosformer retention lightning mamba2 gla delta gated-delta kda";
     assert_eq!(unsupported.join(" "), expected);
     Ok(())
 }
@@ -126,8 +128,8 @@ pub(crate) fn cache_sizes(opened: &OpenDevice) -> Outcome {
         }
     }
     unsupported.sort();
-    let expected =
-        "bigbird/fixed, block sqrt(n)/local-p/lsh/sigmoid, length n/strided, stride sqrt(n)";
+    let expected = "bigbird/cosformer, length n/fixed, block sqrt(n)/linformer/local-p/lsh/nystrom/sigmoid, \
+                    length n/strided, stride sqrt(n)";
     assert_eq!(unsupported.join("/"), expected);
     Ok(())
 }
@@ -136,10 +138,14 @@ pub(crate) fn cache_sizes(opened: &OpenDevice) -> Outcome {
 fn configs(mechanism: Mechanism) -> Vec<(String, MechanismConfig)> {
     const SIZE: usize = 8;
     let (stride, block, summary) = (Some(SIZE), Some(SIZE), 1);
-    if mechanism == Mechanism::Sigmoid {
-        let given = Sigmoid { length: Some(SIZE) };
+    let given: Option<MechanismConfig> = match mechanism {
+        Mechanism::Sigmoid => Some(Sigmoid { length: Some(128) }.into()),
+        Mechanism::Cosformer => Some(Cosformer { length: Some(128) }.into()),
+        _ => None,
+    };
+    if let Some(given) = given {
         return vec![
-            (format!("{mechanism}, length {SIZE}"), given.into()),
+            (format!("{mechanism}, length 128"), given),
             (format!("{mechanism}, length n"), mechanism.into()),
         ];
     }
@@ -197,6 +203,8 @@ fn check_sizes(mechanism: Mechanism, sizes: [usize; 3]) {
         | Mechanism::GatedDelta
         | Mechanism::Kda => state(8),
         Mechanism::Performer => state(256),
+        Mechanism::Cosformer => state(16),
+        Mechanism::Based => state(1 + 8 + 64),
         Mechanism::MultiQuery | Mechanism::GroupedQuery => all(1),
         _ => all(4),
     }

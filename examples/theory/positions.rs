@@ -116,8 +116,12 @@ pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
 
     let without_scores = [
         "lsh",
+        "nystrom",
+        "linformer",
         "linear",
         "performer",
+        "cosformer",
+        "based",
         "retention",
         "lightning",
         "mamba2",

@@ -134,7 +134,9 @@ fn selects_keys(mechanism: Mechanism) -> bool {
         | Formula::Differential { .. }
         | Formula::Linear(_)
         | Formula::Retention(_)
-        | Formula::Gated(_) => false,
+        | Formula::Gated(_)
+        | Formula::Nystrom { .. }
+        | Formula::Linformer(_) => false,
     })
 }
 

@@ -39,7 +39,7 @@ static ALLOCATOR: Counting = Counting;
 const HEADS: usize = 4;
 const D_HEAD: usize = 32;
 
-/// Peak bytes beyond the inputs of a causal forward and backward pass.
+/// Peak bytes beyond the inputs of a forward and backward pass.
 fn training_peak(mechanism: &MechanismConfig, seq: usize) -> usize {
     let device = Device::flex().autodiff();
     let normal = Distribution::Normal(0.0, 1.0);
@@ -47,7 +47,10 @@ fn training_peak(mechanism: &MechanismConfig, seq: usize) -> usize {
     let kv_heads = kv_heads.unwrap_or(HEADS);
     let inputs = [HEADS, kv_heads, kv_heads]
         .map(|heads| Tensor::<4>::random([1, heads, seq, D_HEAD], normal, &device).require_grad());
-    let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+    let options = AttentionOptions::new().with_pattern(match mechanism.capabilities().causal {
+        Ok(()) => Pattern::Causal,
+        Err(_) => Pattern::Full,
+    });
     let before = CURRENT.load(Relaxed);
     PEAK.store(before, Relaxed);
     let [query, key, value] = inputs.clone();

@@ -157,9 +157,13 @@ impl Case {
             }
             (Task::BurnAttention { problem }, _) => return burn::unsupported_reason(problem),
             (Task::Attention { mechanism, problem }, pass) => {
-                let decoding = MechanismConfig::from(*mechanism).capabilities().decoding;
+                let capabilities = MechanismConfig::from(*mechanism).capabilities();
+                let longest = problem.seq_q.max(problem.seq_k);
+                if let Some(limit) = capabilities.max_length.filter(|limit| longest > *limit) {
+                    return Some(format!("its `length` is {limit} by default"));
+                }
                 let mut inputs = Requirement::ALL.iter().filter(|input| input.is_in(problem));
-                match decoding {
+                match capabilities.decoding {
                     Err(reason) if pass == Pass::Decode => Some(reason),
                     _ => inputs.find_map(|input| input.unsupported_reason(*mechanism)),
                 }

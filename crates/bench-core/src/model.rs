@@ -217,6 +217,11 @@ impl Setup {
         }
         let capabilities = MechanismConfig::from(attention).capabilities();
         let in_layers = self.layers > 0;
+        // In decoders.
+        let is_causal = matches!(self.model, Model::Gpt | Model::Transformer);
+        if let (true, Err(reason)) = (in_layers && is_causal, capabilities.causal) {
+            return Some(reason.to_owned());
+        }
         let generates = self.model.default_passes().contains(&Pass::Generate);
         // Encoders need bidirectional attention; a GPT is causal.
         let reason = match (pass, capabilities.bidirectional, capabilities.decoding) {

@@ -358,7 +358,11 @@ mod tests {
                 script.contains(&format!("    \"{mechanism}\": ")),
                 "{mechanism}"
             );
-            let case = attention(mechanism, "layer-causal", 96, Pass::Train);
+            let causal = zoo_spec::MechanismConfig::from(mechanism)
+                .capabilities()
+                .causal;
+            let problem = causal.map_or("layer", |()| "layer-causal");
+            let case = attention(mechanism, problem, 96, Pass::Train);
             let command = pytorch.command(&case, Dtype::F32).expect("written");
             let mut arguments = command.get_args().skip_while(|&text| text != "--inputs");
             let folder = PathBuf::from(arguments.nth(1).expect("a folder"));
@@ -403,6 +407,7 @@ mod tests {
                     &["log_decay", "strength"]
                 }
                 Mechanism::Differential => &["differential"],
+                Mechanism::Linformer => &["projection"],
                 Mechanism::Lsh | Mechanism::Performer => &["directions"],
                 _ => &[],
             };

@@ -92,7 +92,27 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
             let attend = visible.min(problem.seq_k) * (width + problem.d_value);
             return 2.0 * (problem.queries() * (hash + attend)) as f64;
         }
+        // The landmarks, and the iterations on their scores, of which there are four products.
+        &Formula::Nystrom {
+            landmarks,
+            iterations,
+        } => {
+            let [rows, columns] = [problem.seq_q, problem.seq_k].map(|seq| landmarks.min(seq));
+            let pairs = rows * problem.seq_k + problem.seq_q * columns + rows * columns;
+            let attend = pairs * (problem.d_head + problem.d_value);
+            let iterate = 2 * iterations * rows * rows * (rows + columns);
+            return 2.0 * (problem.batch * problem.heads * (attend + iterate)) as f64;
+        }
+        // The projections, and the pairs of queries and projected keys.
+        Formula::Linformer(projections) => {
+            let keys = problem.batch * problem.kv_heads * problem.seq_k;
+            let width = problem.d_head + problem.d_value;
+            let rows = keys + problem.queries();
+            return 2.0 * (rows * projections.rank * width) as f64;
+        }
         Formula::Linear(FeatureMap::Random { directions }) => directions.len() / problem.d_head,
+        Formula::Linear(FeatureMap::Cosine(_)) => 2 * problem.d_head,
+        Formula::Linear(FeatureMap::Taylor) => 1 + problem.d_head + problem.d_head.pow(2),
         Formula::Linear(_) | Formula::Retention(_) | Formula::Gated(_) => problem.d_head,
     };
     // A delta rule also reads the state for each key.

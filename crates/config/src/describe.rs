@@ -88,6 +88,7 @@ fn uses(mechanism: Mechanism) -> Vec<(&'static str, String)> {
         "not materialised; zoo attend computes those of a few queries"
     };
     vec![
+        ("causal", support(capabilities.causal)),
         ("bidirectional", support(capabilities.bidirectional)),
         ("cross-attention", support(capabilities.cross_attention)),
         ("cached decoding", support(capabilities.decoding)),

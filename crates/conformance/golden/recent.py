@@ -13,6 +13,7 @@ import pathlib
 
 import torch
 import torch.nn.functional as F
+from fla.ops.based.naive import naive_parallel_based
 from fla.ops.delta_rule.naive import delta_rule_recurrence
 from fla.ops.forgetting_attn.naive import naive_forgetting_attn
 from fla.ops.gated_delta_rule.naive import naive_recurrent_gated_delta_rule
@@ -22,10 +23,13 @@ from fla.ops.simple_gla.naive import naive_recurrent_simple_gla
 from safetensors.torch import save_file
 from transformers.models.diffllama import modeling_diffllama
 from transformers.models.gpt_oss import modeling_gpt_oss
+from transformers.models.nystromformer import NystromformerConfig
+from transformers.models.nystromformer.modeling_nystromformer import NystromformerSelfAttention
 from transformers.models.t5.modeling_t5 import T5Attention
 
 SEED = 20261119
 BATCH, HEADS, SEQ, D_HEAD = 1, 2, 70, 4
+LANDMARKS = 7
 
 
 def swap(*tensors):
@@ -106,6 +110,39 @@ def differential(query, key, value, vectors):
     return (weights[0] - factor * weights[1]) @ value
 
 
+def based(query, key, value):
+    return naive_parallel_based(query, key, value)
+
+
+class Projected(torch.nn.Module):
+    """A projection with this output."""
+
+    def __init__(self, output):
+        super().__init__()
+        self.output = output
+
+    def forward(self, _):
+        return self.output
+
+
+def nystrom(query, key, value):
+    """Head by head, since the module divides all heads by the same sum of a column; in float64."""
+    config = NystromformerConfig(
+        hidden_size=D_HEAD,
+        num_attention_heads=1,
+        num_landmarks=LANDMARKS,
+        segment_means_seq_len=SEQ,
+        inv_coeff_init_option=False,
+    )
+    module = NystromformerSelfAttention(config).eval()
+    module.conv_kernel_size = None
+    heads = []
+    for inputs in zip(*(x.double().unbind(1) for x in (query, key, value))):
+        module.query, module.key, module.value = map(Projected, inputs)
+        heads.append(module(inputs[0])[0])
+    return torch.stack(heads, dim=1).float()
+
+
 def main():
     torch.manual_seed(SEED)
     heads = [BATCH, HEADS, SEQ]
@@ -120,6 +157,8 @@ def main():
         "sink": (sink, {"sink": torch.randn(HEADS)}),
         "relative": (relative, {"table": torch.randn(HEADS, 12)}),
         "differential": (differential, {"vectors": 0.3 * torch.randn(4, D_HEAD // 2)}),
+        "based": (based, {}),
+        "nystrom": (nystrom, {}),
     }
     tensors = {}
     for name, (attend, parameters) in cases.items():
@@ -133,6 +172,7 @@ def main():
         tensors |= {f"{name}.{part}": x.detach().float().contiguous() for part, x in case.items()}
     path = pathlib.Path(__file__).with_suffix(".safetensors")
     metadata = {"cases": " ".join(cases), "torch": "2.15.0", "seed": str(SEED)}
+    metadata["landmarks"] = str(LANDMARKS)
     metadata["lambda_init"] = str(modeling_diffllama.lambda_init_fn(2))
     save_file(tensors, path, metadata)
 

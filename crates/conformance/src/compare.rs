@@ -6,8 +6,8 @@ use burn::tensor::{DType, Device, Gradients, Tensor, TensorData, s};
 use zoo_attention::MechanismConfig;
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::{
-    Hashing, init_differential, init_log_decays, init_matrix, init_strengths, init_table,
-    init_vector,
+    Hashing, init_differential, init_log_decays, init_matrix, init_projection, init_strengths,
+    init_table, init_vector,
 };
 use zoo_attention::scan::RandomFeatures;
 use zoo_oracle::{
@@ -96,6 +96,7 @@ pub fn reference_problem(
         } => init_log_decays([batch, heads, seq, width]),
         Parameter::Strengths { batch, heads, seq } => init_strengths([batch, heads, seq, 1]),
         Parameter::Differential { half } => rounded(init_differential(half), dtype),
+        Parameter::Projections { rank, length } => rounded(init_projection(rank, length), dtype),
         Parameter::Vector { heads, d_head } => rounded(init_vector(heads, d_head), dtype),
         Parameter::Matrix { heads, d_head } => rounded(init_matrix(heads, d_head), dtype),
         Parameter::HashDirections {
@@ -127,7 +128,9 @@ pub fn reference_problem(
         | Formula::Linear(_)
         | Formula::Lsh(_)
         | Formula::Retention(_)
-        | Formula::Gated(_) => false,
+        | Formula::Gated(_)
+        | Formula::Nystrom { .. }
+        | Formula::Linformer(_) => false,
     };
     let is_aten = is_softmax && tensors.kernel() == FlashKernel::Aten;
     if reference.dropout.is_some() && is_aten {

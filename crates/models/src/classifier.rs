@@ -239,7 +239,11 @@ impl Classifier {
     /// Limits of the input.
     pub fn limits(&self) -> Limits {
         let max_positions = self.config.spec.positions.max_positions();
-        Limits::new(self.config.vocabulary, max_positions)
+        let limits = Limits::new(self.config.vocabulary, max_positions);
+        let max_length = self.config.spec.attention.max_length();
+        // The CLS token is a further position.
+        let cls = usize::from(self.cls.is_some());
+        limits.with_max_length(max_length.map(|max_length| max_length.saturating_sub(cls)))
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of

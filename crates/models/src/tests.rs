@@ -66,6 +66,8 @@ fn invalid_gpt_configs_are_rejected() {
             attention: theta must be above 1 with yarn, got 1
         {"positions": {"kind": "rotary", "fraction": 0.8}}
             attention: fraction must be such that an even number of the d_head = 4 elements is rotated, at least 2; 0.5 rotates 2, got 0.8, which rotates 3
+        {"attention": "linformer"}
+            attention = linformer cannot be used for causal attention: every projected key is a sum over earlier and later positions
         {"attention": "linear", "positions": {"kind": "alibi"}}
             attention: mechanism linear does not support ALiBi: it computes no scores or weights
         {"attention": "linear", "attention_dropout": 0.1}

@@ -24,6 +24,15 @@ impl Limits {
         }
     }
 
+    /// These limits for mechanisms that support sequences up to this length, if that is limited.
+    pub(crate) fn with_max_length(self, max_length: Option<usize>) -> Self {
+        let limits = [self.longest, max_length].into_iter().flatten();
+        Self {
+            longest: limits.min(),
+            ..self
+        }
+    }
+
     /// Checks a sequence, whose name appears in the error.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 use zoo_spec::{Linear, LinearFeatures, LocalP, Lsh, Mechanism, MechanismConfig, Performer};
 
 use crate::{
-    FeatureMap, Formula, GatedRecurrence, Inputs, Mask, Parameter, Problem, RelativeTable,
-    catalogue, solve,
+    FeatureMap, Formula, GatedRecurrence, Inputs, Mask, Parameter, Problem, Projections,
+    RelativeTable, catalogue, solve,
 };
 
 /// `Σ output_grad · context`
@@ -102,6 +102,11 @@ fn input_gradients_match() {
         Mechanism::Linear.into(),
         relu.into(),
         performer.into(),
+        Mechanism::Cosformer.into(),
+        Mechanism::Based.into(),
+        Mechanism::Nystrom.small_for_tests(),
+        Mechanism::Nystrom.into(),
+        Mechanism::Linformer.small_for_tests(),
         MechanismConfig::from(Mechanism::Retention),
         Mechanism::Lightning.into(),
         Mechanism::Mamba2.into(),
@@ -217,7 +222,7 @@ fn other_parameter_gradients_match() {
         .with_kv_heads(1);
     let inputs = problem.inputs();
     type Build = fn(&[f32]) -> Formula;
-    let formulas: [(usize, Build); 7] = [
+    let formulas: [(usize, Build); 8] = [
         (2, |values| Formula::Sink(values.to_vec())),
         (2 * 2 * 8, |values| Formula::Forgetting(values.to_vec())),
         (4 * 2, |values| Formula::Differential {
@@ -228,6 +233,13 @@ fn other_parameter_gradients_match() {
         (16, |values| recurrence(values, 16, false)),
         (32, |values| recurrence(values, 16, true)),
         (16 * 5, |values| recurrence(values, 64, true)),
+        (2 * 3 * 9, |values| {
+            Formula::Linformer(Projections {
+                rank: 3,
+                length: 9,
+                values: values.to_vec(),
+            })
+        }),
         (2 * 6, |values| {
             Formula::Relative(RelativeTable {
                 values: values.to_vec(),

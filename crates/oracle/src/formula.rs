@@ -1,5 +1,6 @@
 //! Formulas that turn scores into attention weights.
 
+use crate::linformer::Projections;
 use crate::lsh::Hashing;
 
 /// Formula of the attention weights.
@@ -59,6 +60,16 @@ pub enum Formula {
     Retention(Vec<f64>),
     /// A recurrence whose decays depend on the position.
     Gated(GatedRecurrence),
+    /// Products of three softmax matrices through means of segments. The second is inverted by an
+    /// iteration.
+    Nystrom {
+        /// Number of segments of queries and of keys.
+        landmarks: usize,
+        /// Number of iterations.
+        iterations: usize,
+    },
+    /// Softmax of `scale · q_i·(E K)_r`, times `F V`, with projections `E` and `F` along the sequence.
+    Linformer(Projections),
 }
 
 /// `S_t = D_t diag(a_t) S_(t-1) + b_t k_t v_tᵀ` with outputs `scale · q_t · S_t`. `D_t` is 1, or for the
@@ -125,6 +136,12 @@ pub enum FeatureMap {
     Elu1,
     /// `max(x, 0) + 0.001`. Queries are multiplied by the scale first.
     Relu,
+    /// `max(x, 0)`. Weights are multiplied by `cos(π/2 · (i - j) / length)`, with positions aligned
+    /// at the end. Queries are multiplied by the scale first.
+    Cosine(usize),
+    /// `x`, with `1 + s + s²/2` instead of the dot product `s`. Queries and keys are multiplied by the
+    /// square root of the scale first.
+    Taylor,
     /// `exp(ω·x - |x|²/2)` for each direction `ω`. Queries and keys are multiplied by the square
     /// root of the scale first.
     Random {
@@ -141,6 +158,8 @@ impl FeatureMap {
                 .map(|&x| if x > 0.0 { x + 1.0 } else { x.exp() })
                 .collect(),
             Self::Relu => x.iter().map(|x| x.max(0.0) + f64::from(1e-3f32)).collect(),
+            Self::Cosine(_) => x.iter().map(|x| x.max(0.0)).collect(),
+            Self::Taylor => x.to_vec(),
             Self::Random { directions } => directions
                 .chunks(x.len())
                 .map(|direction| exponent(direction, x).exp())
@@ -154,7 +173,8 @@ impl FeatureMap {
             Self::Elu1 => (x.iter().zip(d_features))
                 .map(|(&x, d)| if x > 0.0 { *d } else { d * x.exp() })
                 .collect(),
-            Self::Relu => (x.iter().zip(d_features))
+            Self::Taylor => d_features.to_vec(),
+            Self::Relu | Self::Cosine(_) => (x.iter().zip(d_features))
                 .map(|(&x, d)| if x > 0.0 { *d } else { 0.0 })
                 .collect(),
             Self::Random { directions } => {
@@ -173,18 +193,36 @@ impl FeatureMap {
     /// Factors of queries and keys.
     pub(crate) fn scales(&self, scale: Option<f64>, d_head: usize) -> [f64; 2] {
         match self {
-            Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
-            Self::Random { .. } => {
+            Self::Elu1 | Self::Relu | Self::Cosine(_) => [scale.unwrap_or(1.0), 1.0],
+            Self::Random { .. } | Self::Taylor => {
                 let scale = scale.unwrap_or(1.0 / (d_head as f64).sqrt());
                 [scale.signum() * scale.abs().sqrt(), scale.abs().sqrt()]
             }
         }
     }
 
+    /// The factor of a weight, for positions at this distance.
+    pub(crate) fn distance_factor(&self, distance: usize) -> f64 {
+        match self {
+            Self::Cosine(length) => {
+                (std::f64::consts::FRAC_PI_2 * distance as f64 / *length as f64).cos()
+            }
+            Self::Elu1 | Self::Relu | Self::Taylor | Self::Random { .. } => 1.0,
+        }
+    }
+
+    /// The weight of a dot product of features, and its derivative.
+    pub(crate) fn weight(&self, product: f64) -> [f64; 2] {
+        match self {
+            Self::Taylor => [1.0 + product + product * product / 2.0, 1.0 + product],
+            Self::Elu1 | Self::Relu | Self::Cosine(_) | Self::Random { .. } => [product, 1.0],
+        }
+    }
+
     /// Largest absolute term of an exponent, which bounds the error in `f32`.
     pub(crate) fn max_exponent(&self, x: &[f64]) -> f64 {
         match self {
-            Self::Elu1 | Self::Relu => 0.0,
+            Self::Elu1 | Self::Relu | Self::Cosine(_) | Self::Taylor => 0.0,
             Self::Random { directions } => {
                 let square: f64 = x.iter().map(|x| x * x).sum();
                 directions

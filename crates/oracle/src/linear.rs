@@ -1,15 +1,17 @@
 //! Linear attention and retention by definition, in `f64`, with analytic gradients:
 //!
 //! ```text
-//! s_ij = γ^(i - j) φ(q_i)·φ(k_j)          for the visible keys j of query i
+//! s_ij = γ^(i - j) w(φ(q_i)·φ(k_j))       for the visible keys j of query i, usually w(x) = x
 //! t_i  = Σ_j s_ij                         1 for retention
 //! o_i  = Σ_j s_ij v_j / t_i               zero for fully masked queries
 //!
 //! dv_j  = Σ_i s_ij / t_i do_i
 //! ds_ij = (do_i · v_j - do_i · o_i) / t_i       the second term is zero for retention
-//! dφ(q_i) = Σ_j γ^(i - j) ds_ij φ(k_j)
-//! dφ(k_j) = Σ_i γ^(i - j) ds_ij φ(q_i)
+//! dφ(q_i) = Σ_j γ^(i - j) w'_ij ds_ij φ(k_j)
+//! dφ(k_j) = Σ_i γ^(i - j) w'_ij ds_ij φ(q_i)
 //! ```
+//!
+//! For cosine features, the decay is `cos(π/2 · (i - j) / length)` instead.
 
 use crate::formula::FeatureMap;
 use crate::problem::{Inputs, Problem};
@@ -63,14 +65,25 @@ pub(crate) fn solve_linear(
         solution.largest_score = solution.largest_score.max(max_exponent(&query));
         let query_features = forward(&query);
         let output_grad = vector(&inputs.output_grad, row, d_value);
-        // Key, decay at its distance, weight before normalisation.
+        // Largest value of the weights if all terms of their dot products were positive.
+        let mut largest_sum = 0.0;
+        // Key, derivative and value of the weight before normalisation.
         let weights: Vec<(usize, f64, f64)> = (position.visible.into_iter())
             .map(|j| {
                 // Both counted from the end, where query and key are aligned.
-                let distance = (problem.seq_q - position.i).abs_diff(seq_k - j) as i32;
-                let decay = decays.get(kv_head).map_or(1.0, |d| d.powi(distance));
-                let weight = decay * dot(&query_features, &keys[first_key + j].features);
-                (j, decay, weight)
+                let distance = (problem.seq_q - position.i).abs_diff(seq_k - j);
+                let key_features = &keys[first_key + j].features;
+                let product = dot(&query_features, key_features);
+                let Some(map) = feature_map else {
+                    let decay = decays[kv_head].powi(distance as i32);
+                    return (j, decay, decay * product);
+                };
+                let factor = map.distance_factor(distance);
+                let [weight, slope] = map.weight(product);
+                let terms = query_features.iter().zip(key_features);
+                let terms = terms.map(|(q, k)| (q * k).abs()).sum();
+                largest_sum += factor * map.weight(terms)[0];
+                (j, factor * slope, factor * weight)
             })
             .collect();
         let total: f64 = match feature_map {
@@ -79,6 +92,10 @@ pub(crate) fn solve_linear(
         };
         if total == 0.0 {
             continue;
+        }
+        if let Some(FeatureMap::Taylor) = feature_map {
+            // The rounding errors of a sum of features are those of its terms.
+            solution.largest_score = solution.largest_score.max(4.0 * largest_sum / total);
         }
         let context = &mut solution.context[query_row * d_value..][..d_value];
         for (j, _, weight) in &weights {
@@ -93,18 +110,18 @@ pub(crate) fn solve_linear(
 
         let mut d_features = vec![0.0; query_features.len()];
         let mut feature_terms = vec![0.0; query_features.len()];
-        for (j, decay, weight) in weights {
+        for (j, slope, weight) in weights {
             let key_row = first_key + j;
             let d_weight = dot(&output_grad, &vector(&inputs.value, key_row, d_value));
             add_row(&mut solution.d_value, key_row, weight / total, &output_grad);
             let key = &mut keys[key_row];
-            let d_product = decay * (d_weight - mean) / total;
+            let d_product = slope * (d_weight - mean) / total;
             add(&mut d_features, d_product, &key.features);
             add(&mut key.d, d_product, &query_features);
             // The same with absolute terms, which determine the rounding error.
-            let terms = decay * (d_weight.abs() + mean.abs()) / total;
-            add(&mut feature_terms, terms, &key.features);
-            add(&mut key.terms, terms, &query_features);
+            let terms = slope.abs() * (d_weight.abs() + mean.abs()) / total;
+            add_abs(&mut feature_terms, terms, &key.features);
+            add_abs(&mut key.terms, terms, &query_features);
         }
         let d_query = backward(&query, &d_features);
         add_row(&mut solution.d_query, query_row, query_scale, &d_query);
@@ -128,6 +145,13 @@ struct Key {
     d: Vec<f64>,
     /// The same with absolute terms.
     terms: Vec<f64>,
+}
+
+/// `sum += factor * |vector|`
+fn add_abs(sum: &mut [f64], factor: f64, vector: &[f64]) {
+    for (sum, x) in sum.iter_mut().zip(vector) {
+        *sum += factor * x.abs();
+    }
 }
 
 fn max_abs(values: &[f64]) -> f64 {

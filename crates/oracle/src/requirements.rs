@@ -14,13 +14,16 @@ pub const SMALL_SEQUENCE: usize = 9;
 pub const SMALL_HEADS: usize = 4;
 
 impl Problem {
-    /// A causal problem with [`SMALL_SEQUENCE`] positions, [`SMALL_HEADS`] query heads and the
+    /// A causal problem, or without a mask if the mechanism is never causal, with [`SMALL_SEQUENCE`] positions, [`SMALL_HEADS`] query heads and the
     /// mechanism's number of key and value heads.
     pub fn small_for(config: &MechanismConfig) -> Self {
         Self {
             kv_heads: expected_kv_heads(config, SMALL_HEADS).unwrap_or(SMALL_HEADS),
             d_value: 6,
-            mask: Mask::Causal,
+            mask: match config.capabilities().causal {
+                Ok(()) => Mask::Causal,
+                Err(_) => Mask::Full,
+            },
             ..Self::new("small", [2, SMALL_HEADS, SMALL_SEQUENCE, SMALL_SEQUENCE, 8])
         }
     }
@@ -50,6 +53,8 @@ pub enum Requirement {
     DenseMask,
     /// Queries that attend to later keys.
     Bidirectional,
+    /// Queries that attend to no later keys.
+    Causal,
     /// Different numbers of queries and keys.
     DifferentLengths,
     /// Fewer key and value heads than query heads.
@@ -60,13 +65,14 @@ pub enum Requirement {
 
 impl Requirement {
     /// All requirements.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Softcap,
         Self::Alibi,
         Self::Bias,
         Self::Dropout,
         Self::DenseMask,
         Self::Bidirectional,
+        Self::Causal,
         Self::DifferentLengths,
         Self::SharedHeads,
         Self::OddHead,
@@ -87,6 +93,7 @@ impl Requirement {
                 fully_masked_every: 4,
             }),
             Self::Bidirectional => problem.with_mask(Mask::Full),
+            Self::Causal => problem.with_mask(Mask::Causal),
             Self::DifferentLengths => Problem {
                 seq_q: problem.seq_q - 2,
                 ..problem
@@ -111,6 +118,7 @@ impl Requirement {
             Self::Dropout => problem.dropout.is_some(),
             Self::DenseMask => !is_key_mask(&problem.mask),
             Self::Bidirectional => !is_causal(&problem.mask),
+            Self::Causal => is_causal(&problem.mask),
             Self::DifferentLengths => problem.seq_q != problem.seq_k,
             Self::SharedHeads => problem.kv_heads < problem.heads,
             Self::OddHead => problem.d_head % 2 == 1,
@@ -127,6 +135,7 @@ impl Requirement {
             Self::Dropout => capabilities.options.dropout,
             Self::DenseMask => capabilities.options.dense_mask,
             Self::Bidirectional => capabilities.bidirectional,
+            Self::Causal => capabilities.causal,
             Self::OddHead => capabilities.odd_d_head,
             Self::DifferentLengths | Self::SharedHeads => match capabilities.kv_heads {
                 KvHeads::FromQueries => Err("the queries are the keys"),

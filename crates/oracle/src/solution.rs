@@ -4,7 +4,9 @@ use crate::differential::solve_differential;
 use crate::formula::{Formula, RelativeTable};
 use crate::gated::solve_gated;
 use crate::linear::solve_linear;
+use crate::linformer::{Projections, solve_linformer};
 use crate::lsh::solve_lsh;
+use crate::nystrom::solve_nystrom;
 use crate::problem::{Inputs, Problem};
 use crate::scores::solve_scores;
 
@@ -35,8 +37,8 @@ pub struct Solution {
     pub d_value: Vec<f64>,
     /// Shape of the problem's bias; empty if it has none.
     pub d_bias: Vec<f64>,
-    /// Gradient of sinks, of biases of relative positions, of the logarithms of decays, or of the
-    /// vectors of differential attention, in the shape of the parameter. Of a recurrence, those of
+    /// Gradient of sinks, of biases of relative positions, of the logarithms of decays, of projections
+    /// along the sequence, or of the vectors of differential attention, in the shape of the parameter. Of a recurrence, those of
     /// the decays, then those of the strengths.
     pub d_parameter: Vec<f64>,
     /// `[heads, d_head]`: gradient of the vectors of an additive score or of predicted positions.
@@ -81,6 +83,7 @@ impl Solution {
                 Formula::Sink(values)
                 | Formula::Forgetting(values)
                 | Formula::Relative(RelativeTable { values, .. })
+                | Formula::Linformer(Projections { values, .. })
                 | Formula::Differential {
                     vectors: values, ..
                 } => vec![0.0; values.len()],
@@ -132,6 +135,11 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Solut
         Formula::Linear(features) => solve_linear(problem, Some(features), &[], inputs, queries),
         Formula::Retention(decays) => solve_linear(problem, None, decays, inputs, queries),
         Formula::Gated(gates) => solve_gated(problem, gates, inputs, queries),
+        &Formula::Nystrom {
+            landmarks,
+            iterations,
+        } => solve_nystrom(problem, [landmarks, iterations], inputs, queries),
+        Formula::Linformer(projections) => solve_linformer(problem, projections, inputs, queries),
     }
 }
 

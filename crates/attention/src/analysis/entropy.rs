@@ -82,6 +82,8 @@ impl Entropies {
             | WeightFunction::Sink(_)
             | WeightFunction::Sigmoid
             | WeightFunction::Differential(_)
+            | WeightFunction::Landmarks(_)
+            | WeightFunction::Projected(_)
             | WeightFunction::Predicted(..) => {
                 panic!("weights that do not sum to one have no entropy")
             }

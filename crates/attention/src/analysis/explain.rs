@@ -12,7 +12,9 @@ use burn::tensor::{Bool, Tensor, activation};
 use crate::analysis::weights::{GatedWeights, WeightFunction};
 use crate::mechanisms::differential::halves;
 use crate::mechanisms::hard::hard_with_weights;
+use crate::mechanisms::linformer::projected_weights;
 use crate::mechanisms::local_p::local_predictive_with_weights;
+use crate::mechanisms::nystrom::landmark_weights;
 use crate::mechanisms::standard::{apply_score_options, dot_products, softmax as weights_of};
 use crate::mechanisms::{self, Call, Inputs, MechanismConfig, Params, additive, multiplicative};
 use crate::mechanisms::{lsh_mask, normalize_rows};
@@ -153,6 +155,12 @@ pub(crate) fn explain_with(
                 first - second * lambda.clone().reshape([1, 1, 1, 1]),
                 stored,
             )
+        }
+        WeightFunction::Landmarks(config) => {
+            landmark_weights(&query, selected(), key, config, options, &shape)
+        }
+        WeightFunction::Projected(projection) => {
+            projected_weights(selected(), key, projection.clone(), options, &shape)
         }
         // The last three materialise all weights.
         WeightFunction::Gated(gated) => {

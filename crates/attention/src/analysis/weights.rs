@@ -1,7 +1,7 @@
 //! The weight function of each mechanism, independent of how the mechanism is computed.
 
 use burn::tensor::Tensor;
-use zoo_spec::Lsh;
+use zoo_spec::{Lsh, Nystrom};
 
 use crate::mechanisms::Gates;
 use crate::scan::{FeatureMap, Update};
@@ -27,6 +27,11 @@ pub(crate) enum WeightFunction {
     Sigmoid,
     /// The difference of the softmax of two halves, with a factor `[1]` for the second.
     Differential(Tensor<1>),
+    /// Products of three softmax matrices through landmarks.
+    Landmarks(Nystrom),
+    /// Softmax over projected keys, times the projection of values, with projections
+    /// `[2, rank, length]`.
+    Projected(Tensor<3>),
     /// A one-hot selection.
     Hard(HardSelection),
     /// Softmax with a Gaussian around a predicted position, within a window. The position is

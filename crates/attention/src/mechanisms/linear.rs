@@ -17,7 +17,7 @@ use super::{Attention, Call, Inputs};
 use crate::matmul::matmul;
 use crate::precision::{narrow, widen, widened};
 use crate::scan::{
-    FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, fused, grouped_matmul,
+    FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, first_positions, fused, grouped_matmul,
     kernel_for, reject_score_options, weighted_mean,
 };
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
@@ -75,7 +75,7 @@ pub fn linear(
     let op = "linear attention";
     let shape = options.check_call(op, [&query, &key, &value]);
     reject_score_options(op, options);
-    let features = features.prepare(op, &query);
+    let features = features.prepare(op, &query, shape.seq_q.max(shape.seq_k));
     let key_mask = KeyMask::from_pattern(op, &options.pattern, &shape, &query.device());
 
     let stored = query.dtype();
@@ -84,8 +84,11 @@ pub fn linear(
     let (kernel, dtype) = kernel_for(&query, &shape, count);
     log::trace!("{op}: kernel {kernel}, {shape:?}");
     let is_fused = match (kernel, &features) {
-        (ScanKernel::Cpu, _) | (ScanKernel::Cube, Features::Elu1 | Features::Relu) => true,
-        (ScanKernel::Cube, Features::Exponential(_)) | (ScanKernel::Composite, _) => false,
+        (ScanKernel::Cpu, Features::Elu1 | Features::Relu | Features::Exponential(_))
+        | (ScanKernel::Cube, Features::Elu1 | Features::Relu) => true,
+        (_, Features::Cosine(_) | Features::Taylor)
+        | (ScanKernel::Cube, Features::Exponential(_))
+        | (ScanKernel::Composite, _) => false,
     };
     if is_fused {
         let map = features.scan_map();
@@ -93,9 +96,10 @@ pub fn linear(
         return narrow(context, stored);
     }
     let [query, key, value] = [query, key, value].map(widen);
-    let query = features.map_queries(query, scale);
+    let [first_query, first_key] = first_positions(&shape);
+    let query = features.map_queries(query, scale, first_query..);
     let (key, value, poison) = key_mask.finite(key, value, &shape, options.assume_finite);
-    let key = features.map_keys(key, scale, &key_mask); // [batch, kv_heads, seq_k, features]
+    let key = features.map_keys(key, scale, &key_mask, first_key); // [batch, kv_heads, seq_k, features]
     let context = match kernel {
         ScanKernel::Cpu | ScanKernel::Cube => {
             let tensors = [query, key, value];

@@ -19,7 +19,9 @@ pub use self::gates::{init_log_decays, init_strengths};
 pub use self::lsh::{Hashing, lsh};
 pub(crate) use self::lsh::{lsh_mask, normalize_rows};
 pub(crate) use self::params::{HeadSizes, Mode, Params, matrix_param, vector_param};
-pub use self::params::{MechanismParams, init_differential, init_matrix, init_table, init_vector};
+pub use self::params::{
+    MechanismParams, init_differential, init_matrix, init_projection, init_table, init_vector,
+};
 pub use self::strided::strided;
 use crate::AttentionOptions;
 use crate::flash::FlashKernel;

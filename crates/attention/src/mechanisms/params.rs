@@ -34,6 +34,8 @@ pub struct MechanismParams {
     pub strength: Option<Linear>,
     /// `[4, d_head / 2]`: the vectors of the λ of differential attention.
     pub differential: Option<Param<Tensor<2>>>,
+    /// `[2, rank, length]`: projections of keys and of values along the sequence.
+    pub projection: Option<Param<Tensor<3>>>,
     /// The norm of each head's output.
     pub head_norm: Option<RmsNorm>,
 }
@@ -69,6 +71,7 @@ impl MechanismParams {
             sink: self.sink.as_ref().map(Param::val),
             table: self.table.as_ref().map(Param::val),
             differential: self.differential.as_ref().map(Param::val),
+            projection: self.projection.as_ref().map(Param::val),
             mode,
         }
     }
@@ -95,6 +98,7 @@ pub(crate) struct Params {
     sink: Option<Tensor<1>>,
     pub(crate) table: Option<Tensor<2>>,
     differential: Option<Tensor<2>>,
+    projection: Option<Tensor<3>>,
     pub(crate) mode: Mode,
 }
 
@@ -121,6 +125,14 @@ impl Params {
         self.sink.clone().unwrap_or_else(zeros)
     }
 
+    pub(crate) fn projection(&self, query: &Tensor<4>, sizes: [usize; 2]) -> Tensor<3> {
+        let [rank, length] = sizes;
+        self.projection.clone().unwrap_or_else(|| {
+            let projection = TensorData::new(init_projection(rank, length), [2, rank, length]);
+            Tensor::from_data(projection, (&query.device(), query.dtype()))
+        })
+    }
+
     pub(crate) fn differential(&self, query: &Tensor<4>) -> Tensor<2> {
         let [.., d_head] = query.dims();
         self.differential.clone().unwrap_or_else(|| {
@@ -128,6 +140,13 @@ impl Params {
             Tensor::from_data(vectors, (&query.device(), query.dtype()))
         })
     }
+}
+
+/// The initial projections of [`linformer`](mod@crate::mechanisms::linformer), `[2, rank, length]`: normal,
+/// with a variance of `1 / length`, so that projected keys and values have the size of the keys and
+/// values of the longest sequence.
+pub fn init_projection(rank: usize, length: usize) -> Vec<f32> {
+    normal(5, 2 * rank, length)
 }
 
 /// [`init_vector`] as a parameter.

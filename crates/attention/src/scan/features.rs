@@ -8,12 +8,14 @@ use zoo_spec::LinearFeatures;
 
 use super::call::{Directions, ScanMap};
 use super::key_mask::KeyMask;
+use crate::AttentionShape;
 use crate::counter::Normals;
 use crate::matmul::matmul;
 use crate::memo::Memo;
 use crate::precision::{narrow, widened};
 
-/// The feature map of queries and keys; all features are non-negative.
+/// The feature map of queries and keys. No dot product of features is negative, and no feature
+/// itself, except those of `Taylor`.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum FeatureMap {
@@ -27,6 +29,14 @@ pub enum FeatureMap {
     FavorPlus(RandomFeatures),
     /// `FavorPlus` with given directions, `[count, d_head]`, which get no gradient.
     Directions(Box<Tensor<2>>),
+    /// `max(x, 0)` times the cosine and the sine of `π/2 · position / length`. Dot products are
+    /// `cos(π/2 · (i - j) / length)` times those of `max(x, 0)`. Sequences may have up to this
+    /// length: Qin et al., [cosFormer](https://arxiv.org/abs/2202.08791), 2022.
+    Cosine(usize),
+    /// `1`, `x` and the products of pairs of elements, divided by `sqrt(2)`. Dot products are
+    /// `1 + s + s² / 2` with `s = scale · q · k`: Arora et al.,
+    /// [Based](https://arxiv.org/abs/2402.18668), 2024.
+    Taylor,
 }
 
 /// Positive orthogonal random features:
@@ -61,10 +71,20 @@ impl From<LinearFeatures> for FeatureMap {
 pub(super) const RELU_FLOOR: f32 = 1e-3;
 
 impl FeatureMap {
-    /// The feature map on the device of the query. Panics if `d_head` does not match.
-    pub(crate) fn prepare(&self, op: &str, query: &Tensor<4>) -> Features {
+    /// The feature map on the device of the query, for sequences of `length` positions. Panics if
+    /// `d_head` or the length does not match.
+    pub(crate) fn prepare(&self, op: &str, query: &Tensor<4>, length: usize) -> Features {
         let [.., d_head] = query.dims();
         match self {
+            &Self::Cosine(max_length) => {
+                assert!(
+                    length <= max_length,
+                    "{op}: a sequence may have up to {max_length} positions, got {length}; help: \
+                     set the length of cosine features to that of the longest sequence"
+                );
+                Features::Cosine(max_length)
+            }
+            Self::Taylor => Features::Taylor,
             Self::Elu1 => Features::Elu1,
             Self::Relu => Features::Relu,
             Self::FavorPlus(random) => {
@@ -97,6 +117,9 @@ pub(crate) enum Features {
     Relu,
     /// Directions `[1, 1, count, d_head]`.
     Exponential(Box<Tensor<4>>),
+    /// Of positions below this one.
+    Cosine(usize),
+    Taylor,
 }
 
 impl Features {
@@ -104,8 +127,8 @@ impl Features {
     pub(crate) fn scale(&self, scale: Option<f64>, default: f64) -> [f64; 2] {
         match self {
             // No exponential, so no scale is needed by default.
-            Self::Elu1 | Self::Relu => [scale.unwrap_or(1.0), 1.0],
-            Self::Exponential(_) => {
+            Self::Elu1 | Self::Relu | Self::Cosine(_) => [scale.unwrap_or(1.0), 1.0],
+            Self::Exponential(_) | Self::Taylor => {
                 let scale = scale.unwrap_or(default);
                 let root = scale.abs().sqrt();
                 [root.copysign(scale), root]
@@ -118,14 +141,18 @@ impl Features {
         match self {
             Self::Elu1 | Self::Relu => d_head,
             Self::Exponential(directions) => directions.dims()[2],
+            Self::Cosine(_) => 2 * d_head,
+            Self::Taylor => taylor_count(d_head),
         }
     }
 
-    /// The map for the fused scan. Panics if the directions cannot be read from their device.
+    /// The map for the fused scan; `Features` if it does not compute them. Panics if the directions
+    /// cannot be read from their device.
     pub(crate) fn scan_map(&self) -> ScanMap {
         match self {
             Self::Elu1 => ScanMap::Elu1,
             Self::Relu => ScanMap::Relu,
+            Self::Cosine(_) | Self::Taylor => ScanMap::Features,
             Self::Exponential(directions) => {
                 let [.., d_head] = directions.dims();
                 let directions: Vec<f32> = directions.to_data().iter().collect();
@@ -134,8 +161,13 @@ impl Features {
         }
     }
 
-    /// `[batch, heads, seq_q, features]`
-    pub(crate) fn map_queries(&self, query: Tensor<4>, [scale, _]: [f64; 2]) -> Tensor<4> {
+    /// `[batch, heads, seq_q, features]`, of queries at these positions.
+    pub(crate) fn map_queries(
+        &self,
+        query: Tensor<4>,
+        [scale, _]: [f64; 2],
+        positions: impl Iterator<Item = usize>,
+    ) -> Tensor<4> {
         let query = scaled(query, scale);
         match self {
             Self::Elu1 => elu1(query),
@@ -146,27 +178,32 @@ impl Features {
                 let max = exponents.clone().detach().max_dim(3);
                 exponents.sub(max).exp()
             }
+            &Self::Cosine(length) => cosine(query, length, positions),
+            Self::Taylor => taylor(query),
         }
     }
 
-    /// `[batch, kv_heads, seq_k, features]`, zero for masked keys.
+    /// `[batch, kv_heads, seq_k, features]`, zero for masked keys. The first is at position `first`.
     pub(crate) fn map_keys(
         &self,
         key: Tensor<4>,
         scale: [f64; 2],
         key_mask: &KeyMask,
+        first: usize,
     ) -> Tensor<4> {
-        let (features, _) = self.map_new_keys(key, scale, key_mask.masked.clone());
+        let (features, _) = self.map_new_keys(key, scale, key_mask.masked.clone(), first);
         key_mask.clear(features)
     }
 
-    /// The features of new keys and, for exponential features, the logarithm of the factor by which
-    /// those of a head were divided. Masked keys do not affect that factor.
+    /// The features of new keys, the first of them at position `first`, and, for exponential features,
+    /// the logarithm of the factor by which those of a head were divided. Masked keys do not affect
+    /// that factor.
     pub(crate) fn map_new_keys(
         &self,
         key: Tensor<4>,
         [_, scale]: [f64; 2],
         masked: Option<Tensor<4, Bool>>,
+        first: usize,
     ) -> (Tensor<4>, Option<Tensor<4>>) {
         let key = scaled(key, scale);
         match self {
@@ -185,6 +222,8 @@ impl Features {
                 let max = exponents.clone().detach().max_dim(3).max_dim(2); // [batch, kv_heads, 1, 1]
                 ((exponents - max.clone()).exp(), Some(max))
             }
+            &Self::Cosine(length) => (cosine(key, length, first..), None),
+            Self::Taylor => (taylor(key), None),
         }
     }
 }
@@ -205,6 +244,48 @@ fn scaled(tensor: Tensor<4>, factor: f64) -> Tensor<4> {
     } else {
         tensor.mul_scalar(factor)
     }
+}
+
+/// `max(x, 0)` times the cosine, then times the sine, of the position of each row.
+fn cosine(x: Tensor<4>, length: usize, positions: impl Iterator<Item = usize>) -> Tensor<4> {
+    let [_, _, seq, _] = x.dims();
+    let quarter = std::f64::consts::FRAC_PI_2 / length as f64;
+    let positions = positions.take(seq);
+    let angles: Vec<f64> = positions.map(|i| i as f64 * quarter).collect();
+    let factors = |function: fn(f64) -> f64| {
+        let values: Vec<f32> = angles.iter().map(|&x| function(x) as f32).collect();
+        let values = TensorData::new(values, [1, 1, seq, 1]);
+        Tensor::<4>::from_data(values, (&x.device(), x.dtype()))
+    };
+    let (cos, sin) = (factors(f64::cos), factors(f64::sin));
+    // Unlike the maximum with zero of some backends, this propagates NaN.
+    let is_clipped = x.clone().detach().lower_equal_elem(0.0);
+    let x = x.mask_fill(is_clipped, 0.0);
+    Tensor::cat(vec![x.clone() * cos, x * sin], 3)
+}
+
+/// The positions of the first query and the first key, aligned at the end, the smaller of which is
+/// 0. Without negative positions, no feature of [`cosine`] is negative, so that their products do
+/// not cancel.
+pub(crate) fn first_positions(shape: &AttentionShape) -> [usize; 2] {
+    let (seq_q, seq_k) = (shape.seq_q, shape.seq_k);
+    [seq_k.saturating_sub(seq_q), seq_q.saturating_sub(seq_k)]
+}
+
+/// The number of features of [`taylor`].
+pub(crate) fn taylor_count(d_head: usize) -> usize {
+    1 + d_head + d_head * d_head
+}
+
+/// `1`, `x`, and the products of all pairs of elements divided by `sqrt(2)`.
+fn taylor(x: Tensor<4>) -> Tensor<4> {
+    let [batch, heads, seq, d_head] = x.dims();
+    let ones = x.clone().slice_dim(3, 0..1).ones_like();
+    let left = x.clone().mul_scalar(std::f64::consts::FRAC_1_SQRT_2);
+    let left = left.reshape([batch, heads, seq, d_head, 1]);
+    let right = x.clone().reshape([batch, heads, seq, 1, d_head]);
+    let pairs = (left * right).reshape([batch, heads, seq, d_head * d_head]);
+    Tensor::cat(vec![ones, x, pairs], 3)
 }
 
 /// `x + 1` above zero, `exp(x)` below.

@@ -42,6 +42,19 @@ impl KeyMask {
         Self { is_causal, masked }
     }
 
+    /// The mask of a mechanism that cannot be causal for this reason. Panics if the pattern does not
+    /// only mask keys for all queries.
+    pub(crate) fn of_all_queries(
+        op: &str,
+        reason: &str,
+        pattern: &Pattern,
+        shape: &AttentionShape,
+        device: &Device,
+    ) -> Self {
+        check_all_queries(op, reason, pattern);
+        Self::from_pattern(op, pattern, shape, device)
+    }
+
     /// Panics unless the mask is causal.
     pub(crate) fn check_causal(&self, op: &str, pattern: &Pattern) {
         assert!(
@@ -93,5 +106,20 @@ impl KeyMask {
             .expand([batch, kv_heads, shape.group(), seq_q])
             .reshape([batch, heads, seq_q, 1]);
         (key.finite, value.finite, Some(poison(counts)))
+    }
+}
+
+fn check_all_queries(op: &str, reason: &str, pattern: &Pattern) {
+    match pattern {
+        Pattern::Full | Pattern::KeyLengths(_) | Pattern::KeyPadding(_) => {}
+        Pattern::And(a, b) => {
+            check_all_queries(op, reason, a);
+            check_all_queries(op, reason, b);
+        }
+        Pattern::Causal => panic!("{op}: the pattern must not be causal: {reason}"),
+        other => panic!(
+            "{op}: it accepts the full pattern, key lengths and key padding only, got {}",
+            other.kind()
+        ),
     }
 }

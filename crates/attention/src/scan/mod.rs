@@ -38,8 +38,8 @@ use burn::tensor::{DType, Tensor};
 pub(crate) use self::call::ScanMap;
 use self::call::{ScanInputs, ScanSettings};
 pub(crate) use self::chunked::causal;
-pub(crate) use self::features::Features;
 pub use self::features::{FeatureMap, RandomFeatures};
+pub(crate) use self::features::{Features, first_positions, taylor_count};
 pub(crate) use self::gated::{GatedState, Update, gated, gated_kernel, gated_weights};
 pub use self::kernel_choice::ScanKernel;
 pub(crate) use self::kernel_choice::kernel_for;
@@ -126,6 +126,17 @@ pub(crate) fn grouped_matmul(query: Tensor<4>, state: Tensor<4>) -> Tensor<4> {
 
 /// Panics if the options change scores or weights, which linear attention does not compute.
 pub(crate) fn reject_score_options(op: &str, options: &AttentionOptions) {
+    reject(op, options, "it computes no scores or weights");
+}
+
+/// Panics if the options change scores or weights of pairs of a query and a key, which attention to
+/// landmarks or projected keys does not compute.
+pub(crate) fn reject_options_of_pairs(op: &str, options: &AttentionOptions) {
+    let reason = "it computes no scores or weights of pairs of queries and keys";
+    reject(op, options, reason);
+}
+
+fn reject(op: &str, options: &AttentionOptions, reason: &str) {
     let unsupported = [
         ("softcap", options.softcap.is_some()),
         ("ALiBi", options.alibi.is_some()),
@@ -134,9 +145,6 @@ pub(crate) fn reject_score_options(op: &str, options: &AttentionOptions) {
         ("dropout", options.dropout.is_some()),
     ];
     for (name, is_set) in unsupported {
-        assert!(
-            !is_set,
-            "{op}: {name} is not supported, since it computes no scores or weights"
-        );
+        assert!(!is_set, "{op}: {name} is not supported, since {reason}");
     }
 }

@@ -25,6 +25,8 @@ pub struct LinearState {
     sums: Option<Tensor<4>>,
     /// `[batch, kv_heads, 1, 1]`: the logarithm of the factor by which `sums` were divided.
     shift: Option<Tensor<4>>,
+    /// Number of positions.
+    len: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +59,7 @@ impl LinearState {
             kind,
             sums: None,
             shift: None,
+            len: 0,
         }
     }
 
@@ -72,6 +75,7 @@ impl LinearState {
             kind: self.kind.clone(),
             sums: select(&self.sums),
             shift: select(&self.shift),
+            len: self.len,
         }
     }
 
@@ -102,9 +106,9 @@ impl LinearState {
         let [key, value] = [key, value].map(widen);
         let (key, value, key_shift) = match &self.kind {
             Kind::Features(features) => {
-                let features = features.prepare(OP, &key);
+                let features = features.prepare(OP, &key, self.len + shape.seq_k);
                 let scale = features.scale(scale, shape.default_scale());
-                let (key, shift) = features.map_new_keys(key, scale, None);
+                let (key, shift) = features.map_new_keys(key, scale, None, self.len);
                 (key, append_ones(value), shift)
             }
             Kind::Decays(decays) => {
@@ -128,6 +132,7 @@ impl LinearState {
             check_device(OP, "a state", &added.device(), &before.device());
         }
         // Must not panic from here on: the sums taken out of the state would be lost.
+        self.len += shape.seq_k;
         let mut sums = self.sums.take();
         if let Some(key_shift) = key_shift {
             // Rescale the old and the new sums to the same factor.
@@ -150,7 +155,8 @@ impl LinearState {
         });
     }
 
-    /// Attends to all keys so far.
+    /// Attends to all keys so far. The last query is at the position of the last key; for
+    /// `FeatureMap::Cosine`, there must be at most as many queries as keys.
     ///
     /// # Shapes
     ///
@@ -167,7 +173,7 @@ impl LinearState {
         let Some(sums) = self.sums.clone() else {
             panic!("{OP}: the state is empty; help: call `extend` first");
         };
-        let [batch, heads, _, d_head] = query.dims();
+        let [batch, heads, seq_q, d_head] = query.dims();
         let [own_batch, kv_heads, own_features, width] = sums.dims();
         assert!(
             batch == own_batch && heads.is_multiple_of(kv_heads),
@@ -177,9 +183,15 @@ impl LinearState {
         let default_scale = 1.0 / (d_head as f64).sqrt();
         let query = match &self.kind {
             Kind::Features(features) => {
-                let features = features.prepare(OP, &query);
+                let is_aligned = seq_q <= self.len || !matches!(features, FeatureMap::Cosine(_));
+                assert!(
+                    is_aligned,
+                    "{OP}: cosine features need at most as many queries as keys, got {seq_q} and {}",
+                    self.len
+                );
+                let features = features.prepare(OP, &query, self.len);
                 let scale = features.scale(scale, default_scale);
-                features.map_queries(query, scale)
+                features.map_queries(query, scale, self.len.saturating_sub(seq_q)..)
             }
             Kind::Decays(_) => query.mul_scalar(scale.unwrap_or(default_scale)),
         };

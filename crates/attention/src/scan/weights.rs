@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData};
 
-use super::features::FeatureMap;
+use super::features::{FeatureMap, first_positions};
 use super::key_mask::KeyMask;
 use super::{grouped_matmul, normalizer, reject_score_options};
 use crate::pattern::rule::query_position;
@@ -21,13 +21,15 @@ pub(crate) fn linear_weights(
 ) -> Tensor<4> {
     let op = "linear attention";
     reject_score_options(op, options);
-    let features = features.prepare(op, &query);
+    let features = features.prepare(op, &query, shape.seq_q.max(shape.seq_k));
     let key_mask = KeyMask::from_pattern(op, &options.pattern, shape, &query.device());
     let stored = query.dtype();
     let [query, key] = [query, key].map(widen);
     let scale = features.scale(options.scale, shape.default_scale());
-    let query = features.map_queries(query, scale);
-    let key = features.map_keys(key, scale, &key_mask);
+    let [first_query, first_key] = first_positions(shape);
+    let positions = rows.iter().map(|&row| first_query + row);
+    let query = features.map_queries(query, scale, positions);
+    let key = features.map_keys(key, scale, &key_mask, first_key);
     let scores = grouped_matmul(query, key.swap_dims(2, 3)); // [batch, heads, rows, seq_k]
     let scores = mask(scores, op, options, shape, rows);
     let total = scores.clone().sum_dim(3);

@@ -124,6 +124,7 @@ fn parameter_values(
             (name, values.iter().map(sigmoid).collect())
         }
         Parameter::Differential { .. } => normals("differential", 0.1),
+        Parameter::Projections { length, .. } => normals("projection", (length as f64).powf(-0.5)),
         Parameter::Vector { d_head, .. } => normals("vector", (d_head as f64).powf(-0.5)),
         Parameter::Matrix { d_head, .. } => normals("matrix", 1.0 / d_head as f64),
         Parameter::Directions { .. } | Parameter::HashDirections { .. } => {

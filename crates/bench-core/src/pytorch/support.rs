@@ -34,8 +34,12 @@ pub(super) fn unsupported_reason(case: &Case) -> Option<String> {
         mechanism,
         Mechanism::LocalP
             | Mechanism::Lsh
+            | Mechanism::Nystrom
+            | Mechanism::Linformer
             | Mechanism::Linear
             | Mechanism::Performer
+            | Mechanism::Cosformer
+            | Mechanism::Based
             | Mechanism::Retention
             | Mechanism::Lightning
             | Mechanism::Mamba2

@@ -116,7 +116,7 @@ fn check_layer(
     let capabilities = mechanism.capabilities();
     let (what, support) = match usage {
         Use::Bidirectional => ("bidirectional attention", capabilities.bidirectional),
-        Use::Causal => ("causal attention", Ok(())),
+        Use::Causal => ("causal attention", capabilities.causal),
         Use::Cross => ("cross-attention", capabilities.cross_attention),
     };
     if let Err(reason) = support {

@@ -240,6 +240,11 @@ impl Checker<'_> {
                 let is_valid = model.context <= max;
                 let keys = ["model.context", "model.positions.max_positions"];
                 self.require(&keys, is_valid, &allowed, model.context);
+                if let Some(max) = model.attention.max_length() {
+                    let allowed = format!("at most the length of its attention, {max}");
+                    let is_valid = model.context <= max;
+                    self.require(&["model.context"], is_valid, &allowed, model.context);
+                }
             }
             Model::Transformer(_) | Model::Han(_) | Model::Classifier(_) => {}
         }

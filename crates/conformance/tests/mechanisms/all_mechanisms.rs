@@ -59,13 +59,15 @@ fn check_score_function(config: &MechanismConfig, device: &Device) {
     assert_results_close(tolerance, got, want);
 }
 
-/// The causal mask and, if the mechanism supports it, the full mask.
+/// The causal and the full mask, if the mechanism supports them.
 fn masks(config: &MechanismConfig) -> Vec<Mask> {
-    let mut masks = vec![Mask::Causal];
-    if supports(config.mechanism(), Requirement::Bidirectional) {
-        masks.push(Mask::Full);
-    }
-    masks
+    let masks = [
+        (Mask::Causal, Requirement::Causal),
+        (Mask::Full, Requirement::Bidirectional),
+    ];
+    let is_supported = |(_, requirement): &(_, _)| supports(config.mechanism(), *requirement);
+    let supported = masks.into_iter().filter(is_supported);
+    supported.map(|(mask, _)| mask).collect()
 }
 
 const TESTS: &[(&str, Test)] = &[
@@ -144,16 +146,14 @@ const TESTS: &[(&str, Test)] = &[
     }),
 ];
 
-/// A causal problem with left padding in one example and only padding in the other.
+/// The problem with left padding in one example and only padding in the other.
 fn with_padding(problem: Problem) -> Problem {
     let padding = [3, SMALL_SEQUENCE].map(|padded| {
         let is_padding = |key: usize| key < padded;
         (0..SMALL_SEQUENCE).map(is_padding).collect()
     });
-    problem.with_mask(Mask::All(vec![
-        Mask::Causal,
-        Mask::KeyPadding(padding.to_vec()),
-    ]))
+    let masks = vec![problem.mask.clone(), Mask::KeyPadding(padding.to_vec())];
+    problem.with_mask(Mask::All(masks))
 }
 
 /// Context and query gradient of fully masked rows are exactly zero.
@@ -259,8 +259,9 @@ fn check_padding(config: &MechanismConfig, mask: Mask, device: &Device) {
 /// infinity in a query or value, except that the affected rows may have any new value.
 ///
 /// `lsh` does not read keys, and its queries are keys, which are sorted anywhere if they are NaN:
-/// other rows of the same head may change. With `hard`, NaN in a value affects the rows that
-/// selected it.
+/// other rows of the same head may change. The landmarks of `nystrom` are means over all queries:
+/// NaN in one affects all rows of its head. With `hard`, NaN in a value affects the rows that selected
+/// it.
 fn check_propagation(
     config: &MechanismConfig,
     problem: &Problem,
@@ -282,6 +283,7 @@ fn check_propagation(
     let heads_of_key = head / group * group..head / group * group + group;
     let (d_head, d_value) = (problem.d_head, problem.d_value);
     let is_lsh = config.mechanism() == Mechanism::Lsh;
+    let mixes_queries = is_lsh || config.mechanism() == Mechanism::Nystrom;
 
     // For each row, whether it is unchanged, and whether it has the value.
     let rows = |modify: &dyn Fn(&mut Inputs)| -> Vec<(bool, bool)> {
@@ -300,7 +302,7 @@ fn check_propagation(
 
     let by_query = rows(&|inputs| inputs.query[row * d_head] = value);
     for (other, (unchanged, is_affected)) in by_query.into_iter().enumerate() {
-        let is_allowed = unchanged || is_lsh && other / seq_q == head;
+        let is_allowed = unchanged || mixes_queries && other / seq_q == head;
         let is_correct = if other == row {
             is_affected
         } else {

@@ -2,7 +2,7 @@
 
 use zoo_attention::explain;
 
-use crate::multi_head::{self_attention, test_kv_heads};
+use crate::multi_head::{causal_or_full, self_attention, test_kv_heads};
 use crate::prelude::*;
 use crate::{half_types, other_mechanisms};
 
@@ -83,10 +83,11 @@ fn check_layer(mechanism: Mechanism, device: &Device) {
         .init(device);
     let x = random_normal([2, SEQ, 8], device);
     let rows = [SEQ - 1, 0, 4];
-    let input = AttentionInput::self_attn(x.clone()).pattern(Pattern::Causal);
+    let pattern = causal_or_full(&mechanism);
+    let input = AttentionInput::self_attn(x.clone()).pattern(pattern.clone());
     let explained = attention.explain(input, &rows);
     let got = apply_weights(&attention, explained, x.clone());
-    let all = self_attention(&attention, &x, Pattern::Causal);
+    let all = self_attention(&attention, &x, pattern);
     let want = rows.map(|row| all.clone().slice_dim(1, row..row + 1));
     assert_close(got, Tensor::cat(want.to_vec(), 1));
 }

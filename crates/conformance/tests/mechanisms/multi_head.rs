@@ -34,6 +34,14 @@ pub(crate) fn test_kv_heads(mechanism: &MechanismConfig) -> Option<usize> {
     (!is_fixed).then_some(2)
 }
 
+/// The causal pattern, unless the mechanism is never causal.
+pub(crate) fn causal_or_full(mechanism: &MechanismConfig) -> Pattern {
+    match mechanism.capabilities().causal {
+        Ok(()) => Pattern::Causal,
+        Err(_) => Pattern::Full,
+    }
+}
+
 pub(crate) fn self_attention(
     layer: &MultiHeadAttention,
     x: &Tensor<3>,
@@ -103,16 +111,21 @@ struct TwoLayers {
 }
 
 impl TwoLayers {
-    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let x = self_attention(&self.first, &x, Pattern::Causal) + x;
-        self_attention(&self.second, &x, Pattern::Causal) + x
+    fn forward(&self, x: Tensor<3>, pattern: &Pattern) -> Tensor<3> {
+        let x = self_attention(&self.first, &x, pattern.clone()) + x;
+        self_attention(&self.second, &x, pattern.clone()) + x
     }
 }
 
 /// Trains a model to copy the first position to all others. Checks that the loss decreases.
 pub(crate) fn check_training(mechanism: MechanismConfig, device: &Device) {
     const SEQ: usize = SMALL_SEQUENCE;
-    assert_not_full_attention(&mechanism, SMALL_HEADS, [SEQ; 2], Mask::Causal, device);
+    let mask = match mechanism.capabilities().causal {
+        Ok(()) => Mask::Causal,
+        Err(_) => Mask::Full,
+    };
+    assert_not_full_attention(&mechanism, SMALL_HEADS, [SEQ; 2], mask, device);
+    let pattern = causal_or_full(&mechanism);
     device.seed(7);
     let config = MultiHeadAttentionConfig::new(8, SMALL_HEADS).with_mechanism(mechanism);
     let mut model = TwoLayers {
@@ -127,7 +140,7 @@ pub(crate) fn check_training(mechanism: MechanismConfig, device: &Device) {
     let mut losses: Vec<f32> = Vec::new();
     let mut has_decreased = false;
     while !has_decreased && losses.len() < MAX_STEPS {
-        let error = model.forward(input.clone()) - target.clone();
+        let error = model.forward(input.clone(), &pattern) - target.clone();
         let loss = error.square().mean();
         losses.push(loss.clone().into_scalar());
         model = gradient_step(model, loss.backward(), 0.2);
@@ -389,10 +402,12 @@ const TESTS: &[(&str, Test)] = &[
             const SEQ: usize = SMALL_SEQUENCE;
             let x = random_normal([1, SEQ, 8], device);
             for mechanism in Mechanism::ALL {
+                let small = mechanism.small_for_tests();
                 let attention = MultiHeadAttentionConfig::new(8, SMALL_HEADS)
-                    .with_mechanism(mechanism.small_for_tests())
+                    .with_mechanism(small)
                     .init(device);
-                let input = AttentionInput::self_attn(x.clone()).pattern(Pattern::Causal);
+                let pattern = causal_or_full(&small);
+                let input = AttentionInput::self_attn(x.clone()).pattern(pattern);
                 let output = attention.forward(input);
                 if mechanism.returns_weights() {
                     let dims = output.into_weights().dims();

@@ -4,10 +4,10 @@
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::linear::linear;
 use zoo_attention::mechanisms::{
-    BigBird, Fixed, Linear, LinearFeatures, Lsh, MechanismKernel, Performer, Relative, Sigmoid,
-    Sink, Strided, selected_kernel_of,
+    BigBird, Cosformer, Fixed, Linear, LinearFeatures, Linformer, Lsh, MechanismKernel, Nystrom,
+    Performer, Relative, Sigmoid, Sink, Strided, selected_kernel_of,
 };
-use zoo_attention::scan::{FeatureMap, RandomFeatures, ScanKernel};
+use zoo_attention::scan::{FeatureMap, LinearState, RandomFeatures, ScanKernel};
 use zoo_oracle::{Precision, expected_kv_heads};
 
 use crate::flash::default_kernel;
@@ -70,6 +70,21 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         .with_kv_heads(2)
         .with_d_value(70)
         .with_mask(Mask::Causal);
+    // Segments of two sizes, of which some are masked.
+    let lengths = Problem::new("lengths", [2, 4, 90, 310, 16])
+        .with_kv_heads(2)
+        .with_d_value(12)
+        .with_mask(Mask::KeyLengths(vec![310, 77]));
+    let nystrom = Nystrom {
+        landmarks: 24,
+        iterations: 6,
+    };
+    let nystrom = nystrom.into();
+    let linformer = Linformer {
+        rank: 20,
+        length: 320,
+    };
+    let linformer = linformer.into();
     let long = Problem::new("groups-of-groups", [1, 1, 2200, 2200, 4]).with_mask(Mask::Causal);
     // Several rows and tiles of gathered queries and keys.
     let options = Problem::new("options", [2, 4, 230, 300, 8])
@@ -107,8 +122,15 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         // The last block has none of its summary columns, and one of five.
         ("fixed-by-16", fixed(Some(16), 3), grouped.clone()),
         ("fixed-by-9", fixed(Some(9), 5), grouped.clone()),
-        ("linear", Mechanism::Linear.into(), grouped),
+        ("linear", Mechanism::Linear.into(), grouped.clone()),
         ("linear", Mechanism::Linear.into(), wide.clone()),
+        ("cosformer", Mechanism::Cosformer.into(), grouped.clone()),
+        ("nystrom", nystrom, grouped.clone()),
+        ("nystrom", nystrom, lengths.clone()),
+        ("linformer", linformer, grouped.clone()),
+        ("linformer", linformer, lengths),
+        ("cosformer", Mechanism::Cosformer.into(), wide.clone()),
+        ("based", Mechanism::Based.into(), grouped.clone()),
         ("retention", Mechanism::Retention.into(), wide),
         ("linear", Mechanism::Linear.into(), long.clone()),
         ("retention", Mechanism::Retention.into(), long),
@@ -147,6 +169,7 @@ pub(crate) fn mechanisms() -> Vec<(&'static str, MechanismConfig)> {
         ("sink-without-window", sink.into()),
         ("sigmoid-by-length", Sigmoid { length: None }.into()),
         ("relative-in-one-direction", one_direction.into()),
+        ("cosformer-by-length", Cosformer { length: None }.into()),
         ("strided-by-length", Strided { stride: None }.into()),
         ("fixed-by-length", fixed(None, 1)),
         ("fixed-with-two-summary-columns", fixed(Some(3), 2)),
@@ -202,10 +225,19 @@ pub(crate) fn aligned_problems(mechanism: &MechanismConfig) -> [Problem; 2] {
             .with_kv_heads(kv_heads)
             .with_mask(mask)
     };
-    let must_be_causal = Requirement::Bidirectional.unsupported_reason(mechanism.mechanism());
-    let full = must_be_causal.map_or(Mask::Full, |_| Mask::Causal);
+    let supports = |requirement: Requirement| {
+        let reason = requirement.unsupported_reason(mechanism.mechanism());
+        reason.is_none()
+    };
+    let or = |mask: Mask, other: Mask, is_supported: bool| if is_supported { mask } else { other };
+    let full = or(
+        Mask::Full,
+        Mask::Causal,
+        supports(Requirement::Bidirectional),
+    );
+    let causal = or(Mask::Causal, Mask::Full, supports(Requirement::Causal));
     [
-        problem("aligned-causal", Mask::Causal, [128, 64]),
+        problem("aligned-causal", causal, [128, 64]),
         problem("aligned-full", full, [64, 128]),
     ]
 }
@@ -266,6 +298,30 @@ const TESTS: &[(&str, Test)] = &[
         let is_half = |pair: &[f64]| (1.5..=2.8).contains(&(pair[0] / pair[1]));
         assert!(errors.windows(2).all(is_half), "{errors:?}");
     }),
+    ("cosformer/longer-sequences-are-rejected", |device| {
+        let problem = Problem::new("longer", [1, 2, 3, 9, 4]);
+        let mechanism = Cosformer { length: Some(8) }.into();
+        let tensors = Tensors::from_problem(&problem, device);
+        let message = "linear attention: a sequence may have up to 8 positions, got 9; help: set \
+                       the length of cosine features to that of the longest sequence";
+        assert_panics_with(|| tensors.attend(&mechanism), message);
+        let mut state = LinearState::from_features(FeatureMap::Cosine(8));
+        let rows = |rows: usize| tensors.key.clone().slice_dim(2, 0..rows);
+        state.extend(rows(5), rows(5), None);
+        assert_panics_containing(
+            || state.clone().extend(rows(4), rows(4), None),
+            "a sequence may have up to 8 positions, got 9",
+        );
+        state.extend(rows(3), rows(3), None);
+    }),
+    ("linformer/longer-sequences-are-rejected", |device| {
+        let problem = Problem::new("longer", [1, 2, 3, 9, 4]);
+        let mechanism = Linformer { rank: 3, length: 8 }.into();
+        let tensors = Tensors::from_problem(&problem, device);
+        let message = "Linformer attention: a sequence may have up to 8 positions, got 9; help: set \
+                       `length` to that of the longest sequence";
+        assert_panics_with(|| tensors.attend(&mechanism), message);
+    }),
     ("invalid/sizes-of-zero", |device| {
         let problem = Problem::new("refused", [1, 2, 4, 4, 4]);
         let strided = Strided { stride: Some(0) };
@@ -279,7 +335,12 @@ const TESTS: &[(&str, Test)] = &[
             ..Performer::default()
         };
         let features = "linear attention: the number of random features";
-        let invalid: [(MechanismConfig, &str); 5] = [
+        let nystrom = Nystrom {
+            landmarks: 0,
+            iterations: 6,
+        };
+        let invalid: [(MechanismConfig, &str); 6] = [
+            (nystrom.into(), "Nyström attention: landmarks"),
             (strided.into(), "strided attention: a stride"),
             (fixed.into(), "fixed attention: a block size"),
             (performer.into(), features),

@@ -8,9 +8,10 @@ use zoo_attention::mechanisms::differential::{differential, lambda};
 use zoo_attention::mechanisms::forgetting::forgetting;
 use zoo_attention::mechanisms::gla::gated_linear;
 use zoo_attention::mechanisms::init_matrix;
+use zoo_attention::mechanisms::linformer::linformer;
 use zoo_attention::mechanisms::local_p::{local_predictive, local_predictive_with_weights};
 use zoo_attention::mechanisms::multiplicative::multiplicative;
-use zoo_oracle::{GatedRecurrence, Precision, RelativeTable, normals};
+use zoo_oracle::{GatedRecurrence, Precision, Projections, RelativeTable, normals};
 
 use crate::prelude::*;
 
@@ -106,6 +107,8 @@ enum Other {
     Delta,
     /// Its decays of each row of the state, and strengths.
     DeltaByRow,
+    /// Projections along the sequence.
+    Projections,
 }
 
 /// Options, shared heads, more keys and more queries, fully masked rows, several tiles.
@@ -130,6 +133,9 @@ const OTHER_PROBLEMS: &[(&str, Other)] = &[
     ("several-tiles", Other::Delta),
     ("grouped-heads", Other::DeltaByRow),
     ("several-tiles", Other::DeltaByRow),
+    ("odd", Other::Projections),
+    ("key-padding", Other::Projections),
+    ("translate-cross", Other::Projections),
 ];
 
 impl Other {
@@ -143,6 +149,7 @@ impl Other {
             Self::RecurrenceByRow => Mechanism::Gla,
             Self::Delta => Mechanism::Delta,
             Self::DeltaByRow => Mechanism::Kda,
+            Self::Projections => Mechanism::Linformer,
         }
     }
 
@@ -153,7 +160,11 @@ impl Other {
             Self::RecurrenceByRow => Some((d_head, false, false)),
             Self::Delta => Some((0, true, true)),
             Self::DeltaByRow => Some((d_head, true, true)),
-            Self::Sinks | Self::LogDecays | Self::Table | Self::Differential => None,
+            Self::Sinks
+            | Self::LogDecays
+            | Self::Table
+            | Self::Differential
+            | Self::Projections => None,
         }
     }
 }
@@ -197,6 +208,11 @@ fn check_other(name: &str, parameter: Other, device: &Device) {
         }
         Other::Table => (vec![heads, 9], learned(heads * 9, 1.0)),
         Other::Differential => (vec![4, half], learned(4 * half, 0.3)),
+        Other::Projections => {
+            let (rank, length) = (5, seq_k + 3);
+            let values = learned(2 * rank * length, (seq_k as f64).powf(-0.5));
+            (vec![2, rank, length], values)
+        }
     };
     let formula = match parameter {
         Other::Recurrence | Other::RecurrenceByRow | Other::Delta | Other::DeltaByRow => {
@@ -218,6 +234,11 @@ fn check_other(name: &str, parameter: Other, device: &Device) {
             vectors: values.clone(),
             lambda_init: LAMBDA_INIT,
         },
+        Other::Projections => Formula::Linformer(Projections {
+            rank: dims[1],
+            length: dims[2],
+            values: values.clone(),
+        }),
     };
     let mut problem = problem.with_formula(formula);
     let inputs = problem.inputs();
@@ -257,6 +278,10 @@ fn check_other(name: &str, parameter: Other, device: &Device) {
             let vectors = flat.clone().reshape([dims[0], dims[1]]);
             let lambda = lambda(vectors, LAMBDA_INIT);
             differential(query, key, value, lambda, options)
+        }
+        Other::Projections => {
+            let projections = flat.clone().reshape([dims[0], dims[1], dims[2]]);
+            linformer(query, key, value, projections, options)
         }
     });
     let gradients = tensors.backward(context.clone());

@@ -30,7 +30,7 @@ pub(crate) fn trials(mechanism: Mechanism, suite: &mut Suite, is_software: bool)
         };
         let strategy = (config_strategy(mechanism), problem(mechanism));
         let result = TestRunner::new(config).run(&strategy, |(mechanism, problem)| {
-            let (mechanism, problem) = with_matching_heads(mechanism, problem);
+            let (mechanism, problem) = with_matching_sizes(mechanism, problem);
             if selects_keys(mechanism.mechanism()) {
                 let tensors = Tensors::from_problem(&problem, device);
                 let reference = reference_problem(&mechanism, &problem, &tensors);
@@ -109,14 +109,22 @@ fn values(key: &'static Key) -> BoxedStrategy<Option<toml::Value>> {
     }
 }
 
-/// Gives mechanism and problem the same number of key and value heads.
-fn with_matching_heads(
+/// Gives mechanism and problem the same number of key and value heads, and the mechanism a length of
+/// at least that of the problem.
+fn with_matching_sizes(
     mut mechanism: MechanismConfig,
     mut problem: Problem,
 ) -> (MechanismConfig, Problem) {
     match &mut mechanism {
         MechanismConfig::MultiQuery(_) => problem.kv_heads = 1,
         MechanismConfig::GroupedQuery(grouped) => grouped.n_heads_kv = Some(problem.kv_heads),
+        MechanismConfig::Cosformer(cosformer) => {
+            let longest = problem.seq_q.max(problem.seq_k);
+            cosformer.length = cosformer.length.map(|length| length.max(longest));
+        }
+        MechanismConfig::Linformer(linformer) => {
+            linformer.length = linformer.length.max(problem.seq_k);
+        }
         _ => {}
     }
     (mechanism, problem)
@@ -165,7 +173,9 @@ prop_compose! {
 }
 
 fn mask(batch: usize, seq_k: usize, mechanism: Mechanism) -> BoxedStrategy<Mask> {
-    let mask = if supports(mechanism, Requirement::DenseMask) {
+    let mask = if !supports(mechanism, Requirement::Causal) {
+        prop_oneof![Just(Mask::Full), key_mask(batch, seq_k)].boxed()
+    } else if supports(mechanism, Requirement::DenseMask) {
         any_mask(batch, seq_k).boxed()
     } else {
         prop_oneof![

@@ -7,6 +7,9 @@ use zoo_attention::mechanisms::delta::delta_rule;
 use zoo_attention::mechanisms::differential::{differential, lambda};
 use zoo_attention::mechanisms::forgetting::forgetting;
 use zoo_attention::mechanisms::gla::gated_linear;
+use zoo_attention::mechanisms::linear::linear;
+use zoo_attention::mechanisms::{Nystrom, nystrom::nystrom};
+use zoo_attention::scan::FeatureMap;
 
 use crate::prelude::*;
 
@@ -75,6 +78,14 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
             let lambda_init = must(golden.metadata["lambda_init"].parse());
             let lambda = lambda(vectors.clone().expect("vectors"), lambda_init);
             differential(q, k, v, lambda, &causal)
+        }
+        Mechanism::Based => linear(q, k, v, FeatureMap::Taylor, &causal),
+        Mechanism::Nystrom => {
+            let config = Nystrom {
+                landmarks: must(golden.metadata["landmarks"].parse()),
+                iterations: 6,
+            };
+            nystrom(q, k, v, &config, &AttentionOptions::new())
         }
         other => panic!("no case for {other}"),
     };

@@ -42,6 +42,12 @@ fn rows() -> [Vec<u32>; 2] {
 
 fn check_gpt(mechanism: Mechanism, device: &Device) {
     let mechanism = mechanism.small_for_tests();
+    if let Err(reason) = mechanism.capabilities().causal {
+        let error = gpt::config(mechanism, gpt::ROTARY)
+            .check()
+            .expect_err(reason);
+        return assert!(error.to_string().ends_with(reason), "{error}");
+    }
     assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
     let config = gpt::config(mechanism, gpt::ROTARY).with_tie_embeddings(false);
     let model = with_random_weights(must(config.try_init(device)), 11);
@@ -71,7 +77,8 @@ fn check_transformer(mechanism: Mechanism, device: &Device) {
     let encoder = config.spec.encoder_attention.clone();
     let cross = config.spec.cross_attention;
     assert_not_full_attention(encoder.of_layer(0), 4, [9; 2], Mask::Full, device);
-    assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
+    let decoder = *config.spec.decoder_attention.of_layer(0);
+    assert_not_full_attention(&decoder, 4, [9; 2], Mask::Causal, device);
     let model = with_random_weights(must(config.try_init(device)), 3);
     let source = tokens(&rows(), model.source_limits(), device);
     let targets = rows().map(|row| row.into_iter().rev().collect::<Vec<u32>>());
@@ -99,7 +106,7 @@ fn check_transformer(mechanism: Mechanism, device: &Device) {
     x = model.target_positions.forward(x, 0);
     let layers = model.decoder.layers.iter();
     for ((layer, weights), cross_weights) in layers.zip(weights.decoder).zip(weights.cross) {
-        check_weights(mechanism.mechanism(), &weights, [2, 4, 9, 9]);
+        check_weights(decoder.mechanism(), &weights, [2, 4, 9, 9]);
         check_weights(cross.mechanism(), &cross_weights, [2, 4, 9, 9]);
         let attended = apply_weights(&layer.attention, weights, x.clone());
         x = layer.attention_norm.forward(x + attended);

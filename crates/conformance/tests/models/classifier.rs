@@ -1,6 +1,6 @@
 //! The encoder classifier.
 
-use zoo_attention::mechanisms::Strided;
+use zoo_attention::mechanisms::{Linformer, Strided};
 use zoo_models::{ClassifierConfig, Pooling};
 
 use crate::support::*;
@@ -26,13 +26,15 @@ fn trained() -> [Case; 3] {
 }
 
 /// Every pooling. The encoder itself is tested with all mechanisms in `transformer`.
-fn padded() -> [Case; 4] {
+fn padded() -> [Case; 6] {
     [
         (Mechanism::Flash.into(), Pooling::Cls),
         // The stride is derived from the length.
         (Strided { stride: None }.into(), Pooling::Cls),
         (Mechanism::Linear.small_for_tests(), Pooling::Mean),
         (Mechanism::Lsh.small_for_tests(), Pooling::Attention),
+        (Mechanism::Nystrom.small_for_tests(), Pooling::Cls),
+        (Mechanism::Linformer.small_for_tests(), Pooling::Mean),
     ]
 }
 
@@ -82,6 +84,17 @@ fn check_padding((mechanism, pooling): Case, device: &Device) {
 }
 
 const TESTS: &[(&str, Test)] = &[
+    ("limits-include-the-length-of-the-mechanism", |device| {
+        let linformer = Linformer { rank: 3, length: 8 };
+        for (pooling, longest) in [(Pooling::Cls, 7), (Pooling::Mean, 8)] {
+            let config = config(linformer.into(), pooling);
+            let model = config.with_positions(PositionEncoding::None).init(device);
+            assert_eq!(model.limits().longest, Some(longest));
+            let longest = [vec![1; longest]];
+            let tokens = tokens(&longest, model.limits(), device);
+            assert_eq!(model.forward(&tokens).dims(), [1, 3]);
+        }
+    }),
     ("empty-sequences", |device| {
         for mechanism in [Mechanism::Flash, Mechanism::Fixed].map(Mechanism::small_for_tests) {
             for pooling in [Pooling::Cls, Pooling::Mean, Pooling::Attention] {

@@ -155,8 +155,9 @@ fn check_decoding((attentions, norm, positions): Decoded, device: &Device) {
 fn check_padding(mechanism: MechanismConfig, device: &Device) {
     let config = with_supported_mechanisms(config([mechanism; 3]));
     let encoder = &config.spec.encoder_attention;
+    let decoder = &config.spec.decoder_attention;
     assert_not_full_attention(encoder.of_layer(0), 4, [9; 2], Mask::Full, device);
-    assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Causal, device);
+    assert_not_full_attention(decoder.of_layer(0), 4, [9; 2], Mask::Causal, device);
     let model = with_random_weights(must(config.try_init(device)), 3);
     let source = [3, 1, 4, 1, 5, 0, 2, 6, 5];
     let target = [2, 7, 1, 8, 2, 8, 1, 0, 4];
@@ -172,8 +173,19 @@ fn check_padding(mechanism: MechanismConfig, device: &Device) {
     assert_close(both.slice_dim(0, 1..2).slice_dim(1, 0..9), unpadded);
 }
 
-/// Replaces mechanisms that do not support cross-attention or a bidirectional encoder with flash.
+/// Replaces mechanisms that do not support cross-attention, a bidirectional encoder or a causal decoder
+/// with flash.
 pub(crate) fn with_supported_mechanisms(config: TransformerConfig) -> TransformerConfig {
+    let config = match config
+        .spec
+        .decoder_attention
+        .of_layer(0)
+        .capabilities()
+        .causal
+    {
+        Ok(()) => config,
+        Err(_) => config.with_decoder_attention(Mechanism::Flash),
+    };
     match config.check() {
         Err(ModelError::Mechanism {
             field: "encoder_attention",

@@ -21,8 +21,9 @@ pub(crate) struct LayerPlan {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Role {
-    /// Self-attention that is causal, or whose pattern is not known yet.
+    /// Self-attention whose pattern is not known yet.
     Any,
+    Causal,
     Bidirectional,
     Cross,
 }
@@ -60,11 +61,12 @@ impl LayerPlan {
         let capabilities = mechanism.capabilities();
         let (usage, support) = match role {
             Role::Any => ("attention", Ok(())),
+            Role::Causal => ("causal attention", capabilities.causal),
             Role::Bidirectional => ("bidirectional attention", capabilities.bidirectional),
             Role::Cross => ("cross-attention", capabilities.cross_attention),
         };
         let positions = match role {
-            Role::Any | Role::Bidirectional => self.head_positions(),
+            Role::Any | Role::Causal | Role::Bidirectional => self.head_positions(),
             Role::Cross => HeadPositions::None,
         };
         support.map_err(|reason| ModelError::Mechanism {

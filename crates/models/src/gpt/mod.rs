@@ -82,7 +82,7 @@ impl GptConfig {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         check_keys(&self.spec, GptSpec::KEYS)?;
         self.plan()
-            .check_all("attention", &self.spec.attention, Role::Any)
+            .check_all("attention", &self.spec.attention, Role::Causal)
     }
 
     fn build(&self, device: &Device) -> Gpt {
@@ -202,7 +202,8 @@ impl Gpt {
     /// Limits of the input.
     pub fn limits(&self) -> Limits {
         let max_positions = self.config.spec.positions.max_positions();
-        Limits::new(self.config.vocabulary, max_positions)
+        let limits = Limits::new(self.config.vocabulary, max_positions);
+        limits.with_max_length(self.config.spec.attention.max_length())
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of

@@ -95,7 +95,7 @@ impl TransformerConfig {
         let plan = self.plan();
         let encoder = &spec.encoder_attention;
         plan.check_all("encoder_attention", encoder, Role::Bidirectional)?;
-        plan.check_all("decoder_attention", &spec.decoder_attention, Role::Any)?;
+        plan.check_all("decoder_attention", &spec.decoder_attention, Role::Causal)?;
         plan.check("cross_attention", &spec.cross_attention, Role::Cross)
     }
 
@@ -351,13 +351,17 @@ impl Transformer {
     /// Limits of the source.
     pub fn source_limits(&self) -> Limits {
         let max_positions = self.config.spec.positions.max_positions();
-        Limits::new(self.config.source_vocabulary, max_positions)
+        let limits = Limits::new(self.config.source_vocabulary, max_positions);
+        let spec = &self.config.spec;
+        let limits = limits.with_max_length(spec.encoder_attention.max_length());
+        limits.with_max_length(spec.cross_attention.capabilities().max_length)
     }
 
     /// Limits of the target.
     pub fn target_limits(&self) -> Limits {
         let max_positions = self.config.spec.positions.max_positions();
-        Limits::new(self.config.target_vocabulary, max_positions)
+        let limits = Limits::new(self.config.target_vocabulary, max_positions);
+        limits.with_max_length(self.config.spec.decoder_attention.max_length())
     }
 
     /// Floating-point operations of the matmuls of one forward pass over `batch` pairs of

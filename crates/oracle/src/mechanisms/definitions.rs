@@ -5,6 +5,7 @@ use zoo_spec::{BigBird, LinearFeatures, MechanismConfig};
 use super::{Parameter, expected_kv_heads, is_causal, is_key_mask};
 use crate::dropout::splitmix;
 use crate::formula::{FeatureMap, Formula, GatedRecurrence, RelativeTable};
+use crate::linformer::Projections;
 use crate::lsh::Hashing;
 use crate::mask::Mask;
 use crate::problem::Problem;
@@ -138,6 +139,27 @@ impl Problem {
                     }),
                 }))
             }
+            MechanismConfig::Nystrom(config) => {
+                if is_causal(&self.mask) {
+                    return None;
+                }
+                self.with_linear_formula(Formula::Nystrom {
+                    landmarks: config.landmarks,
+                    iterations: config.iterations,
+                })
+            }
+            MechanismConfig::Linformer(config) => {
+                let (rank, length) = (config.rank, config.length);
+                if is_causal(&self.mask) || self.seq_k > length {
+                    return None;
+                }
+                let values = parameters(Parameter::Projections { rank, length });
+                self.with_linear_formula(Formula::Linformer(Projections {
+                    rank,
+                    length,
+                    values,
+                }))
+            }
             MechanismConfig::Linear(config) => {
                 self.with_linear_formula(Formula::Linear(match config.feature_map {
                     LinearFeatures::Elu1 => FeatureMap::Elu1,
@@ -151,6 +173,16 @@ impl Problem {
                     d_head,
                 });
                 self.with_linear_formula(Formula::Linear(FeatureMap::Random { directions }))
+            }
+            MechanismConfig::Cosformer(config) => {
+                let longest = self.seq_q.max(self.seq_k);
+                let length = config.length.unwrap_or(longest);
+                let cosine = Formula::Linear(FeatureMap::Cosine(length));
+                let problem = self.with_linear_formula(cosine);
+                problem.filter(|_| longest <= length)
+            }
+            MechanismConfig::Based(_) => {
+                self.with_linear_formula(Formula::Linear(FeatureMap::Taylor))
             }
             MechanismConfig::Retention(_) => {
                 if !is_causal(&self.mask) {

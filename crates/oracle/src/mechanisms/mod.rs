@@ -73,6 +73,13 @@ pub enum Parameter {
         /// Half of the head dimension.
         half: usize,
     },
+    /// `[2, rank, length]`: projections of keys and of values along the sequence.
+    Projections {
+        /// Projected keys.
+        rank: usize,
+        /// Columns.
+        length: usize,
+    },
     /// `[heads, d_head]`: vectors of an additive score or of predicted positions.
     Vector {
         /// Query heads.
@@ -113,6 +120,7 @@ impl Parameter {
             } => vec![batch, heads, seq, width],
             Self::Strengths { batch, heads, seq } => vec![batch, heads, seq, 1],
             Self::Differential { half } => vec![4, half],
+            Self::Projections { rank, length } => vec![2, rank, length],
             Self::Vector { heads, d_head } => vec![heads, d_head],
             Self::Matrix { heads, d_head } => vec![heads, d_head, d_head],
         }

@@ -16,6 +16,8 @@ pub struct Capabilities {
     pub cross_attention: Support,
     /// Attention to later positions, as in an encoder.
     pub bidirectional: Support,
+    /// Attention to earlier positions only, as in a decoder.
+    pub causal: Support,
     /// Decoding token by token.
     pub decoding: Support,
     /// An odd number of elements per head.
@@ -28,6 +30,8 @@ pub struct Capabilities {
     pub returns_weights: bool,
     /// What distinguishes it from full softmax attention.
     pub difference: Difference,
+    /// The longest sequence that it supports, if that is limited.
+    pub max_length: Option<usize>,
 }
 
 /// How many key and value heads a mechanism has.
@@ -111,6 +115,19 @@ impl SupportedOptions {
     };
 }
 
+/// The options of a mechanism without a score for each pair of a query and a key.
+pub(super) const WITHOUT_SCORES_OF_PAIRS: SupportedOptions = SupportedOptions {
+    softcap: NO_PAIRS,
+    alibi: NO_PAIRS,
+    bias: NO_PAIRS,
+    dropout: NO_PAIRS,
+    dense_mask: Err("it accepts the full pattern, key lengths and key padding only"),
+    temperature: NO_PAIRS,
+    entropy: Ok(()),
+};
+
+const NO_PAIRS: Support = Err("it computes no scores or weights of pairs of queries and keys");
+
 /// Why the entropy of a mechanism is undefined.
 pub(super) const NO_DISTRIBUTION: Support = Err("its weights do not sum to one");
 
@@ -143,12 +160,14 @@ impl Capabilities {
             kv_heads,
             cross_attention: Ok(()),
             bidirectional: Ok(()),
+            causal: Ok(()),
             decoding: Ok(()),
             odd_d_head: Ok(()),
             padding: Padding::Masked,
             options: SupportedOptions::ALL,
             returns_weights: false,
             difference,
+            max_length: None,
         }
     }
 
@@ -164,6 +183,7 @@ impl Capabilities {
             kv_heads: KvHeads::Any,
             cross_attention: Err("its state is that of earlier positions of the same sequence"),
             bidirectional: Err("it is causal"),
+            causal: Ok(()),
             decoding: Ok(()),
             odd_d_head: Ok(()),
             padding: Padding::Masked,
@@ -173,6 +193,7 @@ impl Capabilities {
             },
             returns_weights: false,
             difference: Difference::Weights,
+            max_length: None,
         }
     }
 

@@ -15,12 +15,14 @@ mechanism! {
         kv_heads: KvHeads::Any,
         cross_attention: Ok(()),
         bidirectional: Ok(()),
+        causal: Ok(()),
         decoding: Ok(()),
         odd_d_head: Ok(()),
         padding: Padding::Masked,
         options: SupportedOptions::NO_SCORES,
         returns_weights: false,
         difference: Difference::Weights,
+        max_length: None,
     }
 }
 

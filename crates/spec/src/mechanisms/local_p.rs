@@ -16,6 +16,7 @@ mechanism! {
         kv_heads: KvHeads::Any,
         cross_attention: Ok(()),
         bidirectional: Ok(()),
+        causal: Ok(()),
         decoding: Err("the position it predicts depends on the final length"),
         odd_d_head: Ok(()),
         padding: Padding::NeedsKeyLengths,
@@ -25,5 +26,6 @@ mechanism! {
         },
         returns_weights: false,
         difference: Difference::MaskedKeys,
+        max_length: None,
     }
 }

@@ -20,6 +20,7 @@ mechanism! {
         kv_heads: KvHeads::FromQueries,
         cross_attention: Err("its keys are its queries, so it has no keys of another sequence"),
         bidirectional: Ok(()),
+        causal: Ok(()),
         decoding: Err("it hashes and sorts the whole sequence"),
         odd_d_head: Ok(()),
         padding: Padding::ChangesResult(
@@ -33,6 +34,7 @@ mechanism! {
         },
         returns_weights: false,
         difference: Difference::MaskedKeys,
+        max_length: None,
     }
 }
 

@@ -22,6 +22,7 @@ mechanism! {
         kv_heads: KvHeads::Any,
         cross_attention: Ok(()),
         bidirectional: Ok(()),
+        causal: Ok(()),
         decoding: Ok(()),
         odd_d_head: Ok(()),
         padding: Padding::NeedsKeyLengths,
@@ -32,6 +33,7 @@ mechanism! {
         },
         returns_weights: false,
         difference: Difference::Weights,
+        max_length: None,
     }
 }
 

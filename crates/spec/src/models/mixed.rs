@@ -25,6 +25,14 @@ impl LayerMechanisms {
         &self.0
     }
 
+    /// The longest sequence that all of them support, if that is limited.
+    pub fn max_length(&self) -> Option<usize> {
+        let lengths = self.0.iter();
+        lengths
+            .filter_map(|config| config.capabilities().max_length)
+            .min()
+    }
+
     /// The distinct names in the order of the layers, such as `gated-delta and flash`.
     pub fn names(&self) -> String {
         let mut names: Vec<&str> = vec![];

@@ -43,7 +43,10 @@ fn check_layer(attention: &MultiHeadAttention, mechanism: &MechanismConfig, devi
     use Mechanism as M;
     let name = mechanism.mechanism();
     let cache = attention.decode_cache(2);
-    if matches!(name, M::BigBird | M::LocalP | M::Lsh) {
+    if matches!(
+        name,
+        M::BigBird | M::LocalP | M::Lsh | M::Nystrom | M::Linformer
+    ) {
         return assert_cannot_decode(cache, mechanism);
     }
     let mut cache = must(cache);
@@ -64,6 +67,8 @@ fn check_layer(attention: &MultiHeadAttention, mechanism: &MechanismConfig, devi
             | M::Sink
             | M::Linear
             | M::Performer
+            | M::Cosformer
+            | M::Based
             | M::Retention
             | M::Lightning
             | M::Mamba2
