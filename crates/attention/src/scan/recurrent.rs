@@ -8,6 +8,7 @@ use crate::mechanisms::Gates;
 
 /// A state of constant size that replaces a cache of keys and values.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // one for each layer, which is rarely moved
 pub(crate) enum RecurrentState {
     /// Linear attention, or constant decays.
     Linear(LinearState),

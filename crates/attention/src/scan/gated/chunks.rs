@@ -130,7 +130,7 @@ impl Chunks {
         let decay = gates.log_decay.map(|log| Decays::new(split(log)));
         let decay = decay.as_ref();
         let from_start = |rows: Tensor<5>| match decay {
-            Some(decay) => rows * decay.from_start(),
+            Some(decay) => rows * decay.since_start(),
             None => rows,
         };
         if let Some(strength) = &strength {
@@ -149,7 +149,7 @@ impl Chunks {
             let products = decayed_products(query.clone(), &key, decay).tril(0);
             let flat = [batch, kv_heads, count, group * size];
             let decayed = match decay {
-                Some(decay) => query * decay.from_start().unsqueeze_dim::<6>(3),
+                Some(decay) => query * decay.since_start().unsqueeze_dim::<6>(3),
                 None => query,
             };
             Queries {
@@ -214,7 +214,7 @@ impl Decays {
     }
 
     /// From the start of the chunk to each position.
-    fn from_start(&self) -> Tensor<5> {
+    fn since_start(&self) -> Tensor<5> {
         self.0.clone().exp()
     }
 

@@ -198,7 +198,7 @@ fn composite(problem: &Problem, inputs: &Inputs) -> Results {
     let (context, _) = scan(sequence, None);
     let context = context.expect("queries were given");
     let grads = (context.clone() * d_context).sum().backward();
-    let values = |tensor: Tensor<4>| tensor.into_data().to_vec::<f32>().expect("it is f32");
+    let values = |tensor: Tensor<4>| tensor.into_data().try_to_vec::<f32>().expect("it is f32");
     let mut results = vec![values(context.inner())];
     for tensor in &tensors[..5] {
         results.push(values(tensor.grad(&grads).expect("it has a gradient")));
