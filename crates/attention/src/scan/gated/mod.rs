@@ -31,6 +31,8 @@ mod inverse;
 mod ops;
 mod state;
 
+use std::cmp::Ordering;
+
 use burn::backend::Dispatch;
 use burn::tensor::{Device, Tensor};
 use zoo_kernels::hosts::location::is_on_host;
@@ -181,10 +183,10 @@ fn align_queries(query: Tensor<4>, shape: &AttentionShape) -> Tensor<4> {
 /// The rows of the queries; zeros for those before the first key.
 fn align_context(context: Tensor<4>, shape: &AttentionShape) -> Tensor<4> {
     let (seq_q, seq_k) = (shape.seq_q, shape.seq_k);
-    if seq_q <= seq_k {
-        context.slice_dim(2, seq_k - seq_q..seq_k)
-    } else {
-        pad_rows(context, [seq_q - seq_k, 0], 0.0)
+    match seq_q.cmp(&seq_k) {
+        Ordering::Less => context.slice_dim(2, seq_k - seq_q..seq_k),
+        Ordering::Equal => context,
+        Ordering::Greater => pad_rows(context, [seq_q - seq_k, 0], 0.0),
     }
 }
 
