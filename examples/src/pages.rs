@@ -24,6 +24,7 @@ pages! {
     longformer: "docs/mechanisms/longformer.md",
     lsh: "docs/mechanisms/lsh.md",
     nystrom: "docs/mechanisms/nystrom.md",
+    positions: "docs/theory/positions.md",
     relative: "docs/mechanisms/relative.md",
     retention: "docs/mechanisms/retention.md",
     scores: "docs/mechanisms/scores.md",
