@@ -17,8 +17,8 @@ use super::{Attention, Call, Inputs};
 use crate::matmul::matmul;
 use crate::precision::{narrow, widen, widened};
 use crate::scan::{
-    FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, first_positions, fused, grouped_matmul,
-    kernel_for, reject_score_options, weighted_mean,
+    FeatureMap, Features, KeyMask, ScanKernel, ScanMap, append_ones, causal, first_positions,
+    fused, grouped_matmul, kernel_for, reject_score_options, weighted_mean,
 };
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
