@@ -159,7 +159,7 @@ impl DecodeCache {
     }
 
     /// Appends one position, and attends from it to itself and all positions before, as
-    /// [`attend`] with a causal pattern does for the last query.
+    /// [`attend`](crate::attend) with a causal pattern does for the last query.
     ///
     /// A pattern in the options masks further positions, such as padding before a prompt. A
     /// recurrent state supports no pattern, no ALiBi and no bias. `hard` samples the same noise in
