@@ -11,7 +11,7 @@ use zoo_kernels::hosts::location::is_on_host;
 use crate::AttentionShape;
 use crate::precision::widened;
 
-/// The implementation that computes a call of linear attention or retention.
+/// The implementation that computes a call of linear attention, retention or a gated recurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScanKernel {

@@ -138,7 +138,7 @@ pub(in crate::scan) fn lower_products<const CHUNK: usize>(
 }
 
 /// Elements of row `i` of the scores that [`lower_times`] reads.
-pub(super) fn strip_width(i: usize) -> usize {
+pub(in crate::scan) fn strip_width(i: usize) -> usize {
     i / STRIP * STRIP + STRIP
 }
 

@@ -23,9 +23,10 @@ use self::call::Chunk;
 pub(super) use self::call::{Call, Head, Heads, Output, initialised};
 use self::forward::Outputs;
 pub(super) use self::matmul::{
-    Factor, STRIP, lower_products, lower_times, lower_transposed_times, multiply, transpose,
+    Factor, STRIP, lower_products, lower_times, lower_transposed_times, multiply, strip_width,
+    transpose,
 };
-pub(super) use self::rows::has_non_finite;
+pub(super) use self::rows::{dot, has_non_finite, scale as multiply_by, scale_rows};
 use self::state::{State, decay_over, segments};
 use super::call::ScanMap;
 use crate::AttentionShape;

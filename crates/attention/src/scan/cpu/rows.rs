@@ -33,7 +33,7 @@ fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
 
 /// The dot product of two rows of equal length.
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(in crate::scan) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     let (a_blocks, a_rest) = a.as_chunks::<LANES>();
     let (b_blocks, b_rest) = b.as_chunks::<LANES>();
@@ -140,7 +140,7 @@ fn scale_into_by(
 
 dispatch! {
     /// Multiplies each row of `width` elements by its factor, in place.
-    pub(super) fn scale_rows(factors: &[f32], rows: &mut [f32], width: usize) by scale_rows_by;
+    pub(in crate::scan) fn scale_rows(factors: &[f32], rows: &mut [f32], width: usize) by scale_rows_by;
 }
 
 #[inline(always)]
@@ -154,7 +154,7 @@ fn scale_rows_by(factors: &[f32], rows: &mut [f32], width: usize) {
 
 dispatch! {
     /// Multiplies all elements by a factor.
-    pub(super) fn scale(factor: f32, elements: &mut [f32]) by scale_by;
+    pub(in crate::scan) fn scale(factor: f32, elements: &mut [f32]) by scale_by;
 }
 
 #[inline(always)]

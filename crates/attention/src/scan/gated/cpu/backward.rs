@@ -9,7 +9,7 @@ use super::rows;
 use super::solve;
 use super::{CHUNK, Call, Heads, Update, Widths};
 use crate::scan::cpu::{
-    Factor, Head, Output, lower_products, lower_transposed_times, multiply, transpose,
+    Factor, Head, Output, lower_products, lower_transposed_times, multiply, multiply_by, transpose,
 };
 use zoo_kernels::cpu::InstructionSet;
 use zoo_kernels::cpu::matmul::Accumulate;
@@ -203,13 +203,11 @@ impl<'a> Pass<'a> {
             accumulate = Accumulate::Add;
         }
 
-        let (strength, d_strength) = (&chunk.strength[..count], &mut self.d_strength[..count]);
-        d_strength.fill(0.0);
+        let strength = &chunk.strength[..count];
         match call.update {
             Update::Add => {
                 let d_update = &self.d_update[values];
                 rows::scale(strength, d_update, wide_value, &mut self.d_value[values]);
-                rows::add_products(1.0, &chunk.value[values], d_update, wide_value, d_strength);
             }
             Update::Delta => {
                 solve::backward(
@@ -220,11 +218,13 @@ impl<'a> Pass<'a> {
                     &mut self.d_update[values],
                     &mut self.d_value[values],
                 );
-                let d_update = &self.d_update[values];
-                rows::add_products(1.0, &chunk.value[values], d_update, wide_value, d_strength);
                 self.erasing_keys(chunk, before.is_some());
             }
         }
+        let (value, d_update) = (&chunk.value[values], &self.d_update[values]);
+        let d_strength = &mut self.d_strength[..count];
+        d_strength.fill(0.0);
+        rows::add_products(1.0, value, d_update, wide_value, d_strength);
         let keys = &chunk.keys.rows[rows];
         let d_written = &mut self.d_written[rows];
         rows::add_products(-1.0, keys, d_written, wide_head, &mut self.d_decay[decays]);
@@ -303,7 +303,7 @@ impl<'a> Pass<'a> {
         let size = [at.len(), d_value, wide_value];
         let grads = &mut self.grads[values];
         rows::load((from, self.d_context.stride()), size, grads);
-        rows::multiply_by(call.scale, grads);
+        multiply_by(call.scale, grads);
 
         let query = &self.query[rows];
         let (scores, d_scores) = (&mut *self.scores, &mut *self.d_scores);
@@ -377,9 +377,9 @@ impl<'a> Pass<'a> {
             self.widths
                 .times_columns(set, count, self.d_value, self.state_columns, self.product);
             rows::scale(from_start, &self.product[rows], wide_head, d_read);
-            rows::multiply_by(-1.0, d_read);
+            multiply_by(-1.0, d_read);
             // These keys are not needed any more.
-            rows::multiply_by(-1.0, &mut chunk.key_from_start[rows]);
+            multiply_by(-1.0, &mut chunk.key_from_start[rows]);
             multiply(
                 set,
                 [d_head, count, wide_value],

@@ -7,7 +7,7 @@ use super::chunk::Chunk;
 use super::products::Side;
 use super::rows;
 use super::{CHUNK, Call, Update, Widths};
-use crate::scan::cpu::{Factor, Head, Output, lower_times, multiply};
+use crate::scan::cpu::{Factor, Head, Output, lower_times, multiply, scale_rows};
 use zoo_kernels::cpu::matmul::Accumulate;
 use zoo_kernels::cpu::scratch::Scratch;
 
@@ -118,7 +118,7 @@ pub(super) fn decay_state(widths: &Widths, chunk: &Chunk<'_>, state: &mut [f32])
     match &*chunk.total {
         [decay] => Accumulate::Scale(*decay),
         decays => {
-            rows::scale_rows(&decays[..widths.d_head], widths.wide_value, state);
+            scale_rows(&decays[..widths.d_head], state, widths.wide_value);
             Accumulate::Add
         }
     }

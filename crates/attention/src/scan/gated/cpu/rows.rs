@@ -6,38 +6,13 @@ use std::mem::MaybeUninit;
 use zoo_kernels::cpu::{InstructionSet, Simd, dispatch};
 
 use super::CHUNK;
-use crate::scan::cpu::has_non_finite;
+use crate::scan::cpu::{dot, has_non_finite, strip_width};
 
-/// Partial sums of a row: the lanes of the widest register.
+/// The lanes of the widest register.
 const LANES: usize = 16;
 
 /// Added to the squared norm of a row before its root is taken.
 const EPSILON: f32 = 1e-6;
-
-#[inline(always)]
-fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
-
-/// The dot product of two padded rows.
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0; LANES];
-    let (a, b) = (a.as_chunks::<LANES>().0, b.as_chunks::<LANES>().0);
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            lanes[lane] += a[lane] * b[lane];
-        }
-    }
-    sum_lanes(lanes)
-}
 
 /// `into[i] = function(into[i], a[i])` for each element of padded rows.
 #[inline(always)]
@@ -98,7 +73,7 @@ fn normalize_by(wide: usize, rows: &mut [f32], factors: &mut [f32]) {
 }
 
 dispatch! {
-    /// The gradients of rows before [`normalize`] in place of those after it.
+    /// Replaces the gradients of normalised rows by those of the rows before [`normalize`].
     pub(super) fn normalize_grads(wide: usize, rows: &[f32], factors: &[f32], grads: &mut [f32])
         by normalize_grads_by;
 }
@@ -127,22 +102,6 @@ fn scale_by(factors: &[f32], rows: &[f32], wide: usize, into: &mut [f32]) {
     let rows = rows.chunks_exact(wide).zip(into.chunks_exact_mut(wide));
     for ((row, into), factor) in rows.zip(factors) {
         update(into, row, |_, x| factor * x);
-    }
-}
-
-dispatch! {
-    /// Multiplies each row by its factor, in place.
-    pub(super) fn scale_rows(factors: &[f32], wide: usize, rows: &mut [f32]) by scale_rows_by;
-}
-
-#[inline(always)]
-fn scale_rows_by(factors: &[f32], wide: usize, rows: &mut [f32]) {
-    for (row, factor) in rows.chunks_exact_mut(wide).zip(factors) {
-        for x in row.as_chunks_mut::<LANES>().0 {
-            for x in x {
-                *x *= factor;
-            }
-        }
     }
 }
 
@@ -233,15 +192,8 @@ fn add_row_products_by(a: &[f32], b: &[f32], wide: usize, into: &mut [f32]) {
     }
 }
 
-/// Multiplies elements by a factor.
-pub(super) fn multiply_by(factor: f32, elements: &mut [f32]) {
-    for x in elements {
-        *x *= factor;
-    }
-}
-
 dispatch! {
-    /// The sums of rows and those after them, in place.
+    /// Replaces each row by the sum of it and those after it.
     pub(super) fn sums_to_end(wide: usize, rows: &mut [f32]) by sums_to_end_by;
 }
 
@@ -342,12 +294,6 @@ fn decay_matrix_by(decays: &[f32], into: &mut [f32]) {
         }
         row[i] = 1.0;
     }
-}
-
-/// Elements of row `i` of a lower triangle up to the end of the diagonal's strip.
-#[inline(always)]
-pub(super) fn strip_width(i: usize) -> usize {
-    i / LANES * LANES + LANES
 }
 
 dispatch! {

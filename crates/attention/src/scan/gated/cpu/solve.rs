@@ -8,7 +8,7 @@ use super::CHUNK;
 use crate::scan::cpu::{Factor, STRIP, multiply};
 use zoo_kernels::cpu::InstructionSet;
 
-/// Solves `x = w - M b x` for `x`, in place of `w`, and computes `b x`.
+/// Solves `x = w - M b x`, and computes `b x`. `x` contains `w` and is overwritten.
 pub(super) fn forward(
     set: InstructionSet,
     [count, wide]: [usize; 2],
@@ -62,7 +62,7 @@ fn substitute_by(
     }
 }
 
-/// Solves `x = u - Mᵀ b x` for `x`, in place of `u`, and computes `b x`.
+/// Solves `x = u - Mᵀ b x`, and computes `b x`. `x` contains `u` and is overwritten.
 pub(super) fn backward(
     set: InstructionSet,
     [count, wide]: [usize; 2],
