@@ -129,6 +129,18 @@ pub(crate) fn check_device(op: &str, name: &str, query: &Device, got: &Device) {
     );
 }
 
+/// `[batch, seq, heads * width]` to `[batch, heads, seq, width]`.
+pub(crate) fn split_heads(tensor: Tensor<3>, heads: usize) -> Tensor<4> {
+    let [batch, seq, all] = tensor.dims();
+    let width = all / heads;
+    if width == 1 {
+        // Burn 0.22.1's fusion reads wrong elements of a tensor with swapped dimensions whose last
+        // one is 1, if two operations read it.
+        return tensor.swap_dims(1, 2).unsqueeze_dim(3);
+    }
+    tensor.reshape([batch, seq, heads, width]).swap_dims(1, 2)
+}
+
 /// Adds rows with a constant value before and after those of a tensor `[_, _, rows, _]`.
 pub(crate) fn pad_rows(tensor: Tensor<4>, [before, after]: [usize; 2], value: f32) -> Tensor<4> {
     if before + after == 0 {

@@ -351,10 +351,14 @@ impl Limits {
 /// A mean of `n` values around zero is about `1/sqrt(n)`, while its sum is rounded like its terms:
 /// backends that sum sequentially had an error of 3.2e-6 for a query with 16,384 keys. Up to 4,096
 /// keys the default tolerance is sufficient.
-fn forward_tolerance(precision: Precision, problem: &Problem, largest_score: f64) -> Tolerance {
+///
+/// The context of `differential` is a difference of two such means, whose errors add up.
+pub fn forward_tolerance(precision: Precision, problem: &Problem, largest_score: f64) -> Tolerance {
     let default = precision.forward(largest_score);
+    let is_difference = matches!(problem.formula, Formula::Differential { .. });
+    let terms = if is_difference { 2.0 } else { 1.0 };
     Tolerance {
-        relative: default.relative * (problem.seq_k as f64 / 4096.0).max(1.0).sqrt(),
+        relative: default.relative * terms * (problem.seq_k as f64 / 4096.0).max(1.0).sqrt(),
         ..default
     }
 }

@@ -18,6 +18,7 @@ use zoo_spec::Forgetting;
 use super::gates::{initial_log_decays, prefix_sums};
 use super::{Attention, Call, Gates, HeadSizes, Inputs, MechanismParams};
 use crate::precision::widen;
+use crate::shape::split_heads;
 use crate::{AttentionOptions, Pattern, flash};
 
 impl Attention for Forgetting {
@@ -31,9 +32,10 @@ impl Attention for Forgetting {
 
     fn gates(&self, params: &MechanismParams, _: HeadSizes, x: Tensor<3>) -> Option<Gates> {
         let logits = params.decay.as_ref()?.forward(x); // [batch, seq, heads]
-        let log_decay = activation::log_sigmoid(widen(logits)).swap_dims(1, 2);
+        let [_, _, heads] = logits.dims();
+        let log_decay = activation::log_sigmoid(widen(logits));
         Some(Gates {
-            log_decay: Some(log_decay.unsqueeze_dim(3)),
+            log_decay: Some(split_heads(log_decay, heads)),
             strength: None,
         })
     }

@@ -12,6 +12,7 @@ use super::{Attention, Call, Gates, HeadSizes, Inputs, MechanismParams, Params};
 use crate::analysis::weights::{GatedWeights, WeightFunction};
 use crate::precision::widen;
 use crate::scan::{GatedState, RecurrentState, ScanKernel, Update, flops, gated, gated_kernel};
+use crate::shape::split_heads;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 /// The decay of a state at a position with input `x`.
@@ -123,7 +124,7 @@ impl<T: Recurrence> Attention for T {
         });
         let strength = params.strength.as_ref().map(|projection| {
             let logits = widen(projection.forward(x.clone()));
-            split_heads(activation::sigmoid(logits), 1)
+            split_heads(activation::sigmoid(logits), sizes.kv_heads)
         });
         let Some(logits) = decay else {
             let log_decay = None;
@@ -132,10 +133,8 @@ impl<T: Recurrence> Attention for T {
                 strength,
             });
         };
-        let HeadSizes {
-            kv_heads, d_head, ..
-        } = sizes;
-        let logits = split_heads(logits, T::DECAY.width(d_head).unwrap_or(1));
+        let kv_heads = sizes.kv_heads;
+        let logits = split_heads(logits, kv_heads);
         Some(match &params.log_rate {
             None => Gates {
                 log_decay: Some(activation::log_sigmoid(logits).div_scalar(16.0)),
@@ -213,14 +212,6 @@ impl<T: Recurrence> Attention for T {
         };
         flops(shape, shape.d_head) + erased
     }
-}
-
-/// `[batch, seq, heads * width]` to `[batch, heads, seq, width]`.
-fn split_heads(tensor: Tensor<3>, width: usize) -> Tensor<4> {
-    let [batch, seq, all] = tensor.dims();
-    tensor
-        .reshape([batch, seq, all / width, width])
-        .swap_dims(1, 2)
 }
 
 /// A projection whose biases are the inverse `softplus` of step sizes from 0.001 to 0.1, as Mamba has

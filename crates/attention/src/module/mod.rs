@@ -35,6 +35,7 @@ use crate::mechanisms::{
 pub use crate::positions::Positions;
 use crate::rotary::rotate;
 use crate::seed::next_seed;
+use crate::shape::split_heads;
 use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern, alibi_slopes};
 
 /// Multi-head attention with any mechanism, initialized by a [`MultiHeadAttentionConfig`].
@@ -226,7 +227,7 @@ impl MultiHeadAttention {
     }
 
     fn queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
-        let query = self.split_heads(project(&self.query, query), self.n_heads);
+        let query = split_heads(project(&self.query, query), self.n_heads);
         self.encode_positions(query, &self.query_norm, first)
     }
 
@@ -238,20 +239,12 @@ impl MultiHeadAttention {
                 self.mechanism.mechanism()
             );
         };
-        let key = self.split_heads(project(projection, key), self.n_heads_kv);
+        let key = split_heads(project(projection, key), self.n_heads_kv);
         self.encode_positions(key, &self.key_norm, first)
     }
 
     fn values(&self, value: Tensor<3>) -> Tensor<4> {
-        self.split_heads(project(&self.value, value), self.n_heads_kv)
-    }
-
-    /// `[batch, seq, heads * d_head]` to `[batch, heads, seq, d_head]`.
-    fn split_heads(&self, tensor: Tensor<3>, heads: usize) -> Tensor<4> {
-        let [batch, seq, _] = tensor.dims();
-        tensor
-            .reshape([batch, seq, heads, self.d_head])
-            .swap_dims(1, 2)
+        split_heads(project(&self.value, value), self.n_heads_kv)
     }
 
     /// QK-norm and rotary position embedding.

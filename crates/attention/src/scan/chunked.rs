@@ -12,6 +12,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
+use super::grouped_matmul;
 use crate::AttentionShape;
 use crate::matmul::matmul;
 use crate::shape::pad_rows;
@@ -43,6 +44,9 @@ pub(crate) fn causal(
     let [.., features] = query.dims();
     let [.., width] = value.dims();
     let decays = decays.unwrap_or(&[1.0]);
+    if seq_q < seq_k {
+        return after_other_keys(query, key, value, shape, decays);
+    }
 
     // Zeros in front bring queries and keys to the same length; zeros at the end complete the last
     // chunk.
@@ -95,6 +99,45 @@ pub(crate) fn causal(
         .swap_dims(2, 3)
         .reshape([batch, heads, chunks * chunk, width])
         .slice_dim(2, length - seq_q..length)
+}
+
+/// [`causal`] for fewer queries than keys: the keys that every query attends to are summed into one
+/// state, so that queries are not padded to the number of keys.
+fn after_other_keys(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    shape: &AttentionShape,
+    decays: &[f64],
+) -> Tensor<4> {
+    let before = shape.seq_k - shape.seq_q;
+    let parts = |tensor: &Tensor<4>| {
+        let part = |range| tensor.clone().slice_dim(2, range);
+        [part(0..before), part(before..shape.seq_k)]
+    };
+    let ([mut key_before, key], [value_before, value]) = (parts(&key), parts(&value));
+    let mut decayed_query = query.clone();
+    if decays.iter().any(|&decay| decay != 1.0) {
+        let options = (&query.device(), query.dtype());
+        let of_keys = table(decays, [before, 1], options, |decay, j, _| {
+            power(decay, before - 1 - j)
+        });
+        key_before = key_before * of_keys.squeeze_dim(2);
+        let of_heads: Vec<f64> = (0..shape.heads)
+            .map(|head| decays[head / shape.group() % decays.len()])
+            .collect();
+        let of_queries = table(&of_heads, [shape.seq_q, 1], options, |decay, i, _| {
+            power(decay, i + 1)
+        });
+        decayed_query = decayed_query * of_queries.squeeze_dim(2);
+    }
+    let state = matmul(key_before.swap_dims(2, 3), value_before); // [batch, kv_heads, features, width]
+    let same_length = AttentionShape {
+        seq_k: shape.seq_q,
+        ..*shape
+    };
+    let own = causal(query, key, value, &same_length, Some(decays));
+    own + grouped_matmul(decayed_query, state)
 }
 
 /// Exclusive prefix sums of the `states`, `[batch, kv_heads, count, width]`, with one decay per

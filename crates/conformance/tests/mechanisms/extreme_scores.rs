@@ -156,7 +156,8 @@ fn check_bias_mask(
         }
         // Below -1e30 the scores are absorbed in f64 too: weights are uniform, or zero.
         let is_loose = is_constant(row) && constant_size < 1e30;
-        let tolerance = Precision::F32.forward(if is_loose { constant_size } else { ordinary });
+        let largest_score = if is_loose { constant_size } else { ordinary };
+        let tolerance = forward_tolerance(Precision::F32, problem, largest_score);
         must(tolerance.check(&format!("context of row {row}"), got, want));
     }
 
