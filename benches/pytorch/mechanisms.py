@@ -540,6 +540,7 @@ MECHANISMS = {
     "flash": sdpa,
     "multi-query": sdpa,
     "grouped-query": sdpa,
+    "mla": sdpa,
     "dot": dot,
     "multiplicative": multiplicative,
     "additive": additive,

@@ -23,6 +23,7 @@ pages! {
     local: "docs/mechanisms/local.md",
     longformer: "docs/mechanisms/longformer.md",
     lsh: "docs/mechanisms/lsh.md",
+    mla: "docs/mechanisms/mla.md",
     nystrom: "docs/mechanisms/nystrom.md",
     positions: "docs/theory/positions.md",
     relative: "docs/mechanisms/relative.md",

@@ -187,8 +187,20 @@ fn output_contains_the_expected_text() {
         &["12"][..],
         &["identical tokens: ["][..],
     );
+    // Elements per position: keys and values of 8, 2 and 1 heads, a latent vector with 32 elements.
+    let caches = (
+        env!("CARGO_BIN_EXE_compare_caches"),
+        &["40"][..],
+        &[
+            "flash                              1024     0.16 MiB",
+            "grouped-query                       256     0.04 MiB",
+            "multi-query                         128     0.02 MiB",
+            "mla                                 160     0.02 MiB",
+        ][..],
+    );
     for (program, arguments, expected) in [
         cached,
+        caches,
         (
             env!("CARGO_BIN_EXE_import_pytorch"),
             &[],

@@ -205,7 +205,7 @@ fn check_sizes(mechanism: Mechanism, sizes: [usize; 3]) {
         Mechanism::Performer => state(256),
         Mechanism::Cosformer => state(16),
         Mechanism::Based => state(1 + 8 + 64),
-        Mechanism::MultiQuery | Mechanism::GroupedQuery => all(1),
+        Mechanism::MultiQuery | Mechanism::GroupedQuery | Mechanism::Mla => all(1),
         _ => all(4),
     }
 }

@@ -52,6 +52,14 @@ pub enum AttentionError {
         /// The option.
         option: &'static str,
     },
+    /// The mechanism has no projection of the value input: its values are computed from its keys.
+    #[error("mechanism {mechanism} computes its values from its keys: {option} cannot be set")]
+    ValuesFromKeys {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// The option.
+        option: &'static str,
+    },
     /// The mechanism does not support an option.
     #[error("mechanism {mechanism} does not support {option}: {reason}")]
     Unsupported {

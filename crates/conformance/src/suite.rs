@@ -175,6 +175,15 @@ pub fn apply_weights(
     input: Tensor<3>,
 ) -> Tensor<3> {
     let [batch, heads, seq_q, seq_k] = weights.dims();
+    let input = match (&attention.latent, &attention.key) {
+        // The values of `mla` are projections of normalised latent vectors.
+        (Some(latent), Some(key)) => {
+            let [size] = latent.norm.gamma.dims();
+            let rows = key.forward(input);
+            latent.norm.forward(rows.slice_dim(2, 0..size))
+        }
+        _ => input,
+    };
     let values = attention.value.forward(input);
     let d_head = attention.output.weight.dims()[0] / heads;
     let kv_heads = values.dims()[2] / d_head;

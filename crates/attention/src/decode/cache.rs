@@ -12,7 +12,10 @@ use crate::shape::{pad_rows, select_indices};
 /// preserve their order, which softmax does not depend on.
 #[derive(Debug, Clone)]
 pub struct KvCache {
+    /// Twice the same tensor if they are shared.
     rows: Option<[Tensor<4>; 2]>,
+    /// Whether keys and values are the same rows, which are stored once.
+    has_shared_rows: bool,
     /// Positions appended so far, evicted ones included.
     len: usize,
     initial_capacity: usize,
@@ -27,10 +30,19 @@ impl KvCache {
     pub fn new(capacity: usize) -> Self {
         Self {
             rows: None,
+            has_shared_rows: false,
             len: 0,
             initial_capacity: capacity.max(1),
             retained: usize::MAX,
             first: 0,
+        }
+    }
+
+    /// An empty cache that retains every position, of rows that are keys and values at once.
+    pub(crate) fn with_shared_rows(capacity: usize) -> Self {
+        Self {
+            has_shared_rows: true,
+            ..Self::new(capacity)
         }
     }
 
@@ -78,9 +90,10 @@ impl KvCache {
             let [batch, kv_heads, _, width] = rows.dims();
             batch * kv_heads * filled * width
         };
+        let stored = if self.has_shared_rows { 1 } else { 2 };
         self.rows
             .as_ref()
-            .map_or(0, |rows| rows.iter().map(elements).sum())
+            .map_or(0, |rows| rows.iter().take(stored).map(elements).sum())
     }
 
     /// Appends the keys and values of new positions; returns all that are retained.
@@ -113,12 +126,23 @@ impl KvCache {
         let filled = self.capacity_limit().min(self.len + new);
         let [keys, values] = match self.rows.take() {
             Some(rows) => rows,
+            None if self.has_shared_rows => {
+                let rows = self.allocate_like(&key);
+                [rows.clone(), rows]
+            }
             None => [&key, &value].map(|tensor| self.allocate_like(tensor)),
         };
-        let rows = [
-            self.write(keys, key, filled),
-            self.write(values, value, filled),
-        ];
+        let rows = if self.has_shared_rows {
+            // The only owner of the rows is updated in place.
+            drop(values);
+            let keys = self.write(keys, key, filled);
+            [keys.clone(), keys]
+        } else {
+            [
+                self.write(keys, key, filled),
+                self.write(values, value, filled),
+            ]
+        };
         self.rows = Some(rows.clone());
         self.len += new;
         (rows, filled)
@@ -226,8 +250,15 @@ impl KvCache {
     /// Panics if an index is out of range.
     #[must_use]
     pub fn select(&self, batch: &[usize]) -> Self {
+        let select = |[keys, values]: [Tensor<4>; 2]| {
+            let keys = select_batch(keys, batch);
+            match self.has_shared_rows {
+                true => [keys.clone(), keys],
+                false => [keys, select_batch(values, batch)],
+            }
+        };
         Self {
-            rows: (self.rows.clone()).map(|rows| rows.map(|rows| select_batch(rows, batch))),
+            rows: self.rows.clone().map(select),
             ..*self
         }
     }

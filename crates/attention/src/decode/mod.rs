@@ -30,6 +30,8 @@ pub struct DecodeCache {
     capacity: usize,
     /// Random features of the layer that the cache belongs to, if it has its own.
     pub(crate) features: Option<FeatureMap>,
+    /// Whether keys and values are the same rows, which are then stored once.
+    pub(crate) has_shared_rows: bool,
     /// Allocated with the first keys, which determine the sizes.
     storage: Option<Storage>,
     /// Gates of all positions, if a layer computes them.
@@ -65,6 +67,7 @@ impl DecodeCache {
             mechanism,
             capacity,
             features: None,
+            has_shared_rows: false,
             storage: None,
             gates: None,
         })
@@ -339,6 +342,7 @@ impl DecodeCache {
     fn storage_for(&mut self, key: &Tensor<4>, options: &AttentionOptions) -> &mut Storage {
         let (mechanism, capacity) = (mechanisms::implementation(&self.mechanism), self.capacity);
         let features = self.features.clone();
+        let has_shared_rows = self.has_shared_rows;
         let [_, kv_heads, ..] = key.dims();
         self.storage.get_or_insert_with(|| {
             let state = features.map(LinearState::from_features);
@@ -350,6 +354,7 @@ impl DecodeCache {
                 (None, Some(Retained { first, last })) if is_position_independent(options) => {
                     Storage::Window(KvCache::ring_after(first, last))
                 }
+                (None, _) if has_shared_rows => Storage::All(KvCache::with_shared_rows(capacity)),
                 (None, _) => Storage::All(KvCache::new(capacity)),
             }
         })

@@ -60,10 +60,20 @@ impl MultiHeadAttentionConfig {
             let is_valid = (1e-30..=1e30).contains(&softcap);
             range("softcap", "from 1e-30 to 1e30", softcap, is_valid)?;
         }
-        if let Positions::Rotary(rotary) = &self.positions {
-            check_rotary(rotary, d_head)?;
-        }
         self.mechanism.check().map_err(out_of_range)?;
+        let latent = self.latent_sizes(d_head);
+        if let Positions::Rotary(rotary) = &self.positions {
+            match &latent {
+                Some(sizes) => check_rotary_of_latent(rotary, sizes.rope)?,
+                None => check_rotary(rotary, d_head)?,
+            }
+        }
+        if latent.is_some() && self.d_value_input.is_some() {
+            return Err(AttentionError::ValuesFromKeys {
+                mechanism,
+                option: "d_value_input",
+            });
+        }
         if self.computes_keys_from_queries() {
             for (option, is_set) in [
                 ("n_heads_kv", n_heads_kv != n_heads),
@@ -102,6 +112,12 @@ fn check_rotary(rotary: &Rotary, d_head: usize) -> Result<(), AttentionError> {
     rotary.check(d_head).map_err(out_of_range)
 }
 
+fn check_rotary_of_latent(rotary: &Rotary, rope: usize) -> Result<(), AttentionError> {
+    let is_even = rope.is_multiple_of(2) || rotary.fraction < 1.0;
+    range("rope", "even with rotary positions", rope as f64, is_even)?;
+    rotary.check(rope).map_err(out_of_range)
+}
+
 fn out_of_range(invalid: InvalidValue) -> AttentionError {
     AttentionError::Range {
         name: invalid.key,
@@ -129,7 +145,7 @@ fn range(
 
 #[cfg(test)]
 mod tests {
-    use zoo_spec::{Block, Fixed, LocalP, Lsh, Mechanism, MechanismConfig, RotaryScaling};
+    use zoo_spec::{Block, Fixed, LocalP, Lsh, Mechanism, MechanismConfig, Mla, RotaryScaling};
 
     use super::*;
 
@@ -141,6 +157,10 @@ mod tests {
         let no_blocks = Fixed {
             block_size: Some(0),
             summary: 1,
+        };
+        let odd_rope = Mla {
+            latent: None,
+            rope: Some(3),
         };
         let rotary = Positions::rotary;
         let (linear, lsh) = (of(Mechanism::Linear), of(Mechanism::Lsh));
@@ -225,6 +245,14 @@ mod tests {
                 "mechanism lsh computes its keys from its queries: d_context cannot be set",
             ),
             (new(8, 0), "n_heads must be at least 1, got 0"),
+            (
+                with(odd_rope.into()).with_positions(rotary(1e4)),
+                "rope must be even with rotary positions, got 3",
+            ),
+            (
+                of(Mechanism::Mla).with_d_value_input(4),
+                "mechanism mla computes its values from its keys: d_value_input cannot be set",
+            ),
             (
                 lsh.clone().with_n_heads_kv(1),
                 "mechanism lsh computes its keys from its queries: n_heads_kv cannot be set",

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use zoo_spec::{KvHeads, Mechanism};
 
 use super::MultiHeadAttention;
+use super::latent::{LatentProjections, LatentSizes, up_projection};
 use crate::AttentionError;
 use crate::mechanisms::{self, HeadSizes, MechanismConfig};
 use crate::positions::Positions;
@@ -44,7 +45,8 @@ zoo_spec::builder! {
         d_value_input: Option<usize> = None,
         /// Position encoding of queries and keys. Default: none.
         positions: Positions = Positions::None,
-        /// Whether queries and keys are RMS-normalised per head (QK-norm). Default: no.
+        /// Whether queries and keys are RMS-normalised per head (QK-norm); with `mla` the queries only,
+        /// since the latent vectors of the keys always are. Default: no.
         qk_norm: bool = false,
         /// Whether the context is multiplied by a sigmoid gate, computed from the query input, before
         /// the output projection. Default: no.
@@ -62,7 +64,7 @@ zoo_spec::builder! {
         query_bias: bool = true,
         /// Whether the key projection has a bias. Default: yes.
         key_bias: bool = true,
-        /// Whether the value projection has a bias. Default: yes.
+        /// Whether the value projection has a bias, which that of `mla` never has. Default: yes.
         value_bias: bool = true,
         /// Whether the output projection and the gate have a bias. Default: yes.
         output_bias: bool = true,
@@ -103,10 +105,7 @@ impl MultiHeadAttentionConfig {
                 .with_initializer(self.initializer.clone())
                 .init(device)
         };
-        let norm = || {
-            self.qk_norm
-                .then(|| RmsNormConfig::new(d_head).init(device))
-        };
+        let norm = |width: usize| self.qk_norm.then(|| RmsNormConfig::new(width).init(device));
         let sizes = HeadSizes {
             heads: n_heads,
             kv_heads: n_heads_kv,
@@ -115,16 +114,24 @@ impl MultiHeadAttentionConfig {
         };
         let params = mechanisms::implementation(&self.mechanism).init_params(sizes, device);
         let has_keys = !self.computes_keys_from_queries();
+        let sizes = self.latent_sizes(d_head);
+        let rope = sizes.map_or(0, |sizes| sizes.rope);
+        let d_keys = sizes.map_or(n_heads_kv * d_head, |sizes| sizes.latent + sizes.rope);
         Ok(MultiHeadAttention {
-            query: linear(self.d_model, n_heads * d_head, self.query_bias),
-            key: has_keys.then(|| linear(d_key, n_heads_kv * d_head, self.key_bias)),
-            value: linear(d_value, n_heads_kv * d_head, self.value_bias),
+            query: linear(self.d_model, n_heads * (d_head + rope), self.query_bias),
+            key: has_keys.then(|| linear(d_key, d_keys, self.key_bias)),
+            value: match sizes {
+                Some(sizes) => up_projection(sizes, &self.initializer, device),
+                None => linear(d_value, n_heads_kv * d_head, self.value_bias),
+            },
+            latent: sizes.map(|sizes| LatentProjections::init(sizes, &self.initializer, device)),
             output: linear(n_heads * d_head, self.d_model, self.output_bias),
             gate: self
                 .output_gate
                 .then(|| linear(self.d_model, n_heads * d_head, self.output_bias)),
-            query_norm: norm(),
-            key_norm: norm().filter(|_| has_keys),
+            query_norm: norm(d_head + rope),
+            // Latent vectors always have a norm.
+            key_norm: norm(d_head).filter(|_| has_keys && sizes.is_none()),
             params,
             dropout: DropoutConfig::new(self.dropout).init(),
             mechanism: self.mechanism,
@@ -135,6 +142,7 @@ impl MultiHeadAttentionConfig {
             n_heads,
             n_heads_kv,
             d_head,
+            rope,
         })
     }
 
@@ -147,6 +155,14 @@ impl MultiHeadAttentionConfig {
     pub(super) fn input_dims(&self) -> [usize; 2] {
         let d_key = self.d_context.unwrap_or(self.d_model);
         [d_key, self.d_value_input.unwrap_or(d_key)]
+    }
+
+    /// Sizes of the projections of `mla`, `None` for the others.
+    pub(super) fn latent_sizes(&self, d_head: usize) -> Option<LatentSizes> {
+        match self.mechanism {
+            MechanismConfig::Mla(mla) => Some(LatentSizes::new(mla, self.n_heads, d_head)),
+            _ => None,
+        }
     }
 
     pub(super) fn computes_keys_from_queries(&self) -> bool {

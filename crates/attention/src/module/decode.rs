@@ -42,6 +42,7 @@ impl MultiHeadAttention {
     pub fn decode_cache(&self, capacity: usize) -> Result<DecodeCache, AttentionError> {
         let mut cache = DecodeCache::new(self.mechanism, capacity)?;
         cache.features = self.resampled_features();
+        cache.has_shared_rows = self.latent.is_some();
         Ok(cache)
     }
 
@@ -63,9 +64,19 @@ impl MultiHeadAttention {
             "multi-head attention: prefill needs an empty cache, this one has {} positions",
             cache.len()
         );
-        let inputs = self.project([x.clone(), x.clone(), x.clone()], [0, 0]);
+        let (inputs, rows) = match &self.latent {
+            Some(latent) => {
+                let rows = self.latent_rows(latent, x.clone(), 0);
+                let inputs = self.latent_inputs(latent, x.clone(), 0, rows.clone());
+                (inputs, [rows.clone(), rows])
+            }
+            None => {
+                let inputs = self.project([x.clone(), x.clone(), x.clone()], [0, 0]);
+                let rows = [inputs.key.clone(), inputs.value.clone()];
+                (inputs, rows)
+            }
+        };
         let options = self.options(&inputs.query, Pattern::Causal);
-        let rows = [inputs.key.clone(), inputs.value.clone()];
         cache.extend_with(rows, inputs.gates.clone(), &options);
         // With the features of the cache: those of the layer may have been resampled since.
         let context = match cache.features.clone() {
@@ -94,6 +105,9 @@ impl MultiHeadAttention {
             "multi-head attention: step takes one position, got {new}"
         );
         self.check_cache(cache);
+        if let Some(latent) = &self.latent {
+            return self.latent_step(latent, x, cache);
+        }
         let position = cache.len() as i64;
         let inputs = self.project([x.clone(), x.clone(), x.clone()], [position; 2]);
         let options = self.options(&inputs.query, Pattern::Causal);
@@ -112,7 +126,14 @@ impl MultiHeadAttention {
     ///
     /// If the mechanism computes its keys from its queries (`lsh`).
     pub fn project_memory(&self, key: Tensor<3>, value: Tensor<3>) -> ProjectedMemory {
-        let (key, value) = (self.keys(key, 0), self.values(value));
+        let (key, value) = match &self.latent {
+            Some(latent) => {
+                let rows = self.latent_rows(latent, key, 0);
+                let keys = self.keys_of_latent(latent, rows.clone());
+                (keys, self.values_of_latent(latent, rows))
+            }
+            None => (self.keys(key, 0), self.values(value)),
+        };
         let mechanism = mechanisms::implementation(&self.mechanism);
         let features = self.resampled_features().or(mechanism.features());
         let state = features.map(|features| {
@@ -206,7 +227,9 @@ impl MultiHeadAttention {
             cache.mechanism().mechanism()
         );
         let [d_model, _] = self.query.weight.dims();
-        let input_dims = [self.key.as_ref(), Some(&self.value)]
+        // The input of `mla`'s value projection is that of its key projection.
+        let value = self.latent.is_none().then_some(&self.value);
+        let input_dims = [self.key.as_ref(), value]
             .map(|linear| linear.map_or(d_model, |linear| linear.weight.dims()[0]));
         assert!(
             input_dims == [d_model; 2],

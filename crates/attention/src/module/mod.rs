@@ -18,6 +18,7 @@ mod check;
 mod config;
 mod decode;
 mod io;
+mod latent;
 mod pytorch;
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
@@ -28,6 +29,7 @@ use zoo_kernels::{Activation, linear, rms_norm};
 pub use self::config::MultiHeadAttentionConfig;
 pub use self::decode::ProjectedMemory;
 pub use self::io::AttentionInput;
+pub use self::latent::LatentProjections;
 pub use self::pytorch::PytorchWeights;
 use crate::mechanisms::{
     self, Call, Gates, HeadSizes, Inputs, MechanismConfig, MechanismParams, Mode, Params,
@@ -45,12 +47,12 @@ use crate::{AttentionOptions, AttentionOutput, AttentionShape, Dropout, Pattern,
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct MultiHeadAttention {
-    /// `d_model -> n_heads * d_head`
+    /// `d_model -> n_heads * d_head`, for `mla` with `d_head + rope` instead of `d_head`.
     pub query: Linear,
-    /// `d_context -> n_heads_kv * d_head`; `None` if the mechanism computes its keys from its
-    /// queries.
+    /// `d_context -> n_heads_kv * d_head`, for `mla` `d_context -> latent + rope`; `None` if the
+    /// mechanism computes its keys from its queries.
     pub key: Option<Linear>,
-    /// `d_context -> n_heads_kv * d_head`
+    /// `d_context -> n_heads_kv * d_head`, for `mla` `latent -> n_heads * d_head`.
     pub value: Linear,
     /// `n_heads * d_head -> d_model`
     pub output: Linear,
@@ -60,6 +62,8 @@ pub struct MultiHeadAttention {
     pub query_norm: Option<RmsNorm>,
     /// QK-norm of the keys.
     pub key_norm: Option<RmsNorm>,
+    /// Further projections of `mla`.
+    pub latent: Option<LatentProjections>,
     /// Parameters of the mechanism, besides the projections.
     pub params: MechanismParams,
     /// Dropout of the attention weights, and whether this layer is training.
@@ -75,6 +79,8 @@ pub struct MultiHeadAttention {
     n_heads: usize,
     n_heads_kv: usize,
     d_head: usize,
+    /// Elements of queries and keys besides those of `d_head`.
+    rope: usize,
 }
 
 impl ModuleDisplay for MultiHeadAttention {
@@ -106,7 +112,8 @@ impl MultiHeadAttention {
     /// The output has attention weights, `[batch, n_heads, seq_q, seq_k]`, if the mechanism
     /// computes them as a matrix: see [`Capabilities`](zoo_spec::Capabilities). For the others,
     /// [`explain`](Self::explain) computes the weights of chosen queries. A mechanism that computes
-    /// its keys from its queries (`lsh`) ignores the key input.
+    /// its keys from its queries (`lsh`) ignores the key input, and one that computes its values from
+    /// its keys (`mla`) ignores the value input.
     ///
     /// On devices with autodiff, weights are dropped and [`hard`](crate::mechanisms::hard::hard()) attention samples;
     /// on others, nothing is dropped and `hard` takes the key with the largest score.
@@ -155,7 +162,11 @@ impl MultiHeadAttention {
         let elements = |linear: &Linear| linear.weight.dims().iter().product::<usize>();
         let gate = self.gate.as_ref().map_or(0, elements);
         let per_query = elements(&self.query) + elements(&self.output) + gate;
-        let per_key = self.key.as_ref().map_or(0, elements) + elements(&self.value);
+        let latent = self
+            .latent
+            .as_ref()
+            .map_or(0, |latent| elements(&latent.key));
+        let per_key = self.key.as_ref().map_or(0, elements) + elements(&self.value) + latent;
         let projections = seq_q * per_query + seq_k * per_key;
         let shape = AttentionShape {
             batch: 1,
@@ -163,7 +174,7 @@ impl MultiHeadAttention {
             kv_heads: self.n_heads_kv,
             seq_q,
             seq_k,
-            d_head: self.d_head,
+            d_head: self.d_head + self.rope,
             d_value: self.d_head,
         };
         let pattern = if causal {
@@ -204,6 +215,10 @@ impl MultiHeadAttention {
 
     /// Queries, keys and values by head; queries and keys start at the given positions.
     fn project(&self, [query, key, value]: [Tensor<3>; 3], first: [i64; 2]) -> Inputs {
+        if let Some(latent) = &self.latent {
+            let rows = self.latent_rows(latent, key, first[1]);
+            return self.latent_inputs(latent, query, first[0], rows);
+        }
         let gates = self.gates(&key);
         let [query, key] = self.query_and_key([query, key], first);
         let value = self.values(value);
@@ -232,6 +247,15 @@ impl MultiHeadAttention {
     }
 
     fn keys(&self, key: Tensor<3>, first: i64) -> Tensor<4> {
+        if let Some(latent) = &self.latent {
+            return self.keys_of_latent(latent, self.latent_rows(latent, key, first));
+        }
+        let key = split_heads(project(self.key_projection(), key), self.n_heads_kv);
+        self.encode_positions(key, &self.key_norm, first)
+    }
+
+    /// Panics if there is none.
+    fn key_projection(&self) -> &Linear {
         let Some(projection) = &self.key else {
             panic!(
                 "multi-head attention: {} computes its keys from its queries, so it cannot attend \
@@ -239,8 +263,7 @@ impl MultiHeadAttention {
                 self.mechanism.mechanism()
             );
         };
-        let key = split_heads(project(projection, key), self.n_heads_kv);
-        self.encode_positions(key, &self.key_norm, first)
+        projection
     }
 
     fn values(&self, value: Tensor<3>) -> Tensor<4> {
@@ -253,10 +276,24 @@ impl MultiHeadAttention {
             Some(norm) => rms_norm(norm.gamma.val(), norm.epsilon, tensor),
             None => tensor,
         };
+        if self.latent.is_none() {
+            return self.rotate(tensor, first);
+        }
+        let [.., width] = tensor.dims();
+        let others = tensor.clone().slice_dim(3, 0..self.d_head);
+        let rotary = self.rotate(tensor.slice_dim(3, self.d_head..width), first);
+        Tensor::cat(vec![others, rotary], 3)
+    }
+
+    fn rotate(&self, tensor: Tensor<4>, first: i64) -> Tensor<4> {
         match self.positions {
             Positions::Rotary(rotary) => rotate(tensor, first, &rotary),
             Positions::None | Positions::Alibi => tensor,
         }
+    }
+
+    fn default_scale(&self) -> f64 {
+        mechanisms::implementation(&self.mechanism).default_scale(self.d_head + self.rope)
     }
 
     fn is_training(&self, query: &Tensor<4>) -> bool {
@@ -267,10 +304,7 @@ impl MultiHeadAttention {
         AttentionOptions {
             pattern,
             // `None` is the mechanism's default.
-            scale: (self.temperature != 1.0).then(|| {
-                mechanisms::implementation(&self.mechanism).default_scale(self.d_head)
-                    / self.temperature
-            }),
+            scale: (self.temperature != 1.0).then(|| self.default_scale() / self.temperature),
             softcap: self.softcap,
             alibi: (self.positions == Positions::Alibi).then(|| alibi_slopes(self.n_heads)),
             dropout: (self.is_training(query) && self.dropout.prob > 0.0)

@@ -44,6 +44,12 @@ impl MultiHeadAttention {
                 option: "PyTorch's weights",
             });
         };
+        if self.latent.is_some() {
+            return Err(Error::ValuesFromKeys {
+                mechanism: self.mechanism.mechanism(),
+                option: "PyTorch's weights",
+            });
+        }
         let projections = [
             ("query", &self.query),
             ("key", key_projection),

@@ -21,7 +21,6 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
     let Some(layers) = config.model.layer_spec() else {
         return;
     };
-    check_sizes(checker, &layers);
     let attentions = match &config.model {
         Model::Transformer(model) => vec![
             (
@@ -46,6 +45,10 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
         }
         Model::Seq2Seq(_) | Model::Han(_) => vec![],
     };
+    let uses = attentions
+        .iter()
+        .flat_map(|(_, list, usage)| list.iter().map(|one| (one, *usage)));
+    check_sizes(checker, &layers, &uses.collect::<Vec<_>>());
     let is_gpt = matches!(config.model, Model::Gpt(_));
     let attentions = attentions.into_iter();
     let attentions = attentions.flat_map(|(key, list, usage)| {
@@ -72,7 +75,11 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
     }
 }
 
-fn check_sizes(checker: &mut Checker<'_>, layers: &LayerSpec) {
+fn check_sizes(
+    checker: &mut Checker<'_>,
+    layers: &LayerSpec,
+    attentions: &[(&MechanismConfig, Use)],
+) {
     let (d_model, n_heads) = (layers.d_model, layers.n_heads);
     let d_head = match layers.d_head {
         Some(d_head) => d_head,
@@ -85,7 +92,18 @@ fn check_sizes(checker: &mut Checker<'_>, layers: &LayerSpec) {
         }
     };
     if let PositionEncoding::Rotary(rotary) = layers.positions {
-        check_rotary(checker, &rotary, d_head);
+        let mut rotated = Vec::new();
+        for (mechanism, _) in attentions.iter().filter(|(_, usage)| *usage != Use::Cross) {
+            let name = match mechanism {
+                MechanismConfig::Mla(_) => "rope",
+                _ => "d_head",
+            };
+            let elements = (name, mechanism.rotary_width(d_head));
+            if !rotated.contains(&elements) {
+                rotated.push(elements);
+                check_rotary(checker, &rotary, elements);
+            }
+        }
     }
     if let Some(n_heads_kv) = layers.n_heads_kv
         && !n_heads.is_multiple_of(n_heads_kv)
@@ -95,11 +113,12 @@ fn check_sizes(checker: &mut Checker<'_>, layers: &LayerSpec) {
     }
 }
 
-fn check_rotary(checker: &mut Checker<'_>, rotary: &Rotary, d_head: usize) {
-    if rotary.fraction == 1.0 && !d_head.is_multiple_of(2) {
-        let why = format!("rotary requires an even d_head, found {d_head}");
+/// `name` is what determines the number of elements.
+fn check_rotary(checker: &mut Checker<'_>, rotary: &Rotary, (name, count): (&str, usize)) {
+    if rotary.fraction == 1.0 && !count.is_multiple_of(2) {
+        let why = format!("rotary requires an even {name}, found {count}");
         checker.report(&["model.positions"], why);
-    } else if let Err(InvalidValue { key, allowed, got }) = rotary.check(d_head) {
+    } else if let Err(InvalidValue { key, allowed, got }) = rotary.check(count) {
         let key = format!("model.positions.{key}");
         checker.require(&[&key], false, &allowed, got);
     }

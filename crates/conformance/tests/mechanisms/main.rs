@@ -17,6 +17,7 @@ mod invariants;
 mod lsh;
 mod masked_values;
 mod matmul;
+mod mla;
 mod multi_head;
 mod other_mechanisms;
 mod parameters;
@@ -118,6 +119,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
     recent::trials(&mut suite);
+    mla::trials(&mut suite);
     rotary::trials(&mut suite);
     explain::trials(&mut suite, opened);
     extreme_scores::trials(&mut suite, opened);

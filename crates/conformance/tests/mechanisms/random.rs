@@ -116,7 +116,7 @@ fn with_matching_sizes(
     mut problem: Problem,
 ) -> (MechanismConfig, Problem) {
     match &mut mechanism {
-        MechanismConfig::MultiQuery(_) => problem.kv_heads = 1,
+        MechanismConfig::MultiQuery(_) | MechanismConfig::Mla(_) => problem.kv_heads = 1,
         MechanismConfig::GroupedQuery(grouped) => grouped.n_heads_kv = Some(problem.kv_heads),
         MechanismConfig::Cosformer(cosformer) => {
             let longest = problem.seq_q.max(problem.seq_k);

@@ -25,7 +25,9 @@ impl Problem {
         let with_formula = |formula| Some(self.clone().with_formula(formula));
         match mechanism {
             MechanismConfig::Standard(_) | MechanismConfig::Flash(_) => Some(self.clone()),
-            MechanismConfig::MultiQuery(_) | MechanismConfig::GroupedQuery(_) => {
+            MechanismConfig::MultiQuery(_)
+            | MechanismConfig::GroupedQuery(_)
+            | MechanismConfig::Mla(_) => {
                 let has_own_heads = expected_kv_heads(mechanism, heads) == Some(self.kv_heads);
                 has_own_heads.then(|| self.clone())
             }

@@ -136,7 +136,7 @@ impl Parameter {
 /// Independent of `zoo-spec`, which it checks.
 pub fn expected_kv_heads(mechanism: &MechanismConfig, heads: usize) -> Option<usize> {
     match mechanism {
-        MechanismConfig::MultiQuery(_) => Some(1),
+        MechanismConfig::MultiQuery(_) | MechanismConfig::Mla(_) => Some(1),
         MechanismConfig::GroupedQuery(config) => {
             // The largest divisor with at least four query heads per KV head, or 1.
             let is_shared = |groups: &usize| heads.is_multiple_of(*groups) && heads / groups >= 4;

@@ -34,6 +34,7 @@ macro_rules! for_each_mechanism {
             flash::Flash,
             multi_query::MultiQuery,
             grouped_query::GroupedQuery,
+            mla::Mla,
             dot::Dot,
             multiplicative::Multiplicative,
             additive::Additive,
@@ -238,6 +239,15 @@ impl MechanismConfig {
     /// Key and value heads for `heads` query heads, if the mechanism determines them.
     pub fn kv_heads(&self, heads: usize) -> Option<usize> {
         self.capabilities().kv_heads.count(heads)
+    }
+
+    /// Elements of a query that rotary positions apply to, or a fraction of which they apply to, in
+    /// heads of this size.
+    pub fn rotary_width(&self, d_head: usize) -> usize {
+        match self {
+            Self::Mla(mla) => mla.rope_of(d_head),
+            _ => d_head,
+        }
     }
 
     /// Checks the value of every key.
