@@ -133,7 +133,7 @@ impl KvCache {
             None => [&key, &value].map(|tensor| self.allocate_like(tensor)),
         };
         let rows = if self.has_shared_rows {
-            // The only owner of the rows is updated in place.
+            // With a single reference, the backend writes without a copy.
             drop(values);
             let keys = self.write(keys, key, filled);
             [keys.clone(), keys]
