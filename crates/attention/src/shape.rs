@@ -156,11 +156,11 @@ pub(crate) fn pad_rows(tensor: Tensor<4>, [before, after]: [usize; 2], value: f3
 }
 
 /// The elements of a dimension with the given indices, in this order. The identity copies nothing.
-pub(crate) fn select_indices<K: Basic>(
-    tensor: Tensor<4, K>,
+pub(crate) fn select_indices<const D: usize, K: Basic>(
+    tensor: Tensor<D, K>,
     dim: usize,
     indices: &[usize],
-) -> Tensor<4, K> {
+) -> Tensor<D, K> {
     if indices.iter().copied().eq(0..tensor.dims()[dim]) {
         return tensor;
     }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use burn::tensor::{Device, Distribution, Tensor};
 use libtest_mimic::Trial;
 use zoo_attention::MultiHeadAttention;
+use zoo_kernels::causal_convolution;
 use zoo_oracle::{Mismatch, Tolerance};
 
 use crate::compare::f32_precision;
@@ -185,6 +186,10 @@ pub fn apply_weights(
         _ => input,
     };
     let values = attention.value.forward(input);
+    let values = match &attention.params.short_conv {
+        Some(convolution) => causal_convolution(values, convolution.value.val()),
+        None => values,
+    };
     let d_head = attention.output.weight.dims()[0] / heads;
     let kv_heads = values.dims()[2] / d_head;
     // All query heads of a KV head in one matrix.

@@ -12,6 +12,7 @@ mod adam;
 #[cfg(feature = "tch")]
 pub mod aten;
 pub mod autodiff;
+mod convolution;
 pub mod cpu;
 mod dropout;
 mod embedding;
@@ -26,6 +27,7 @@ pub mod recurrent;
 pub mod reference;
 
 pub use adam::{Adam, AdamConfig, AdamKind};
+pub use convolution::causal_convolution;
 pub use dropout::{add_dropout, dropout, relu_dropout};
 pub use embedding::embedding;
 pub use hosts::location::{has_kernels, is_on_host};

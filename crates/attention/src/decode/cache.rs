@@ -272,8 +272,8 @@ impl KvCache {
 }
 
 /// The sequences with these batch indices, in this order.
-pub(crate) fn select_batch(tensor: Tensor<4>, indices: &[usize]) -> Tensor<4> {
-    let [batch, ..] = tensor.dims();
+pub(crate) fn select_batch<const D: usize>(tensor: Tensor<D>, indices: &[usize]) -> Tensor<D> {
+    let batch = tensor.dims()[0];
     if let Some(index) = indices.iter().find(|index| **index >= batch) {
         panic!("KV cache: batch index {index} is out of range for batch size {batch}");
     }

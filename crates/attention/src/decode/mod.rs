@@ -12,7 +12,9 @@ use burn::tensor::Tensor;
 pub use crate::decode::cache::KvCache;
 use crate::decode::cache::select_batch;
 use crate::flash::reads_keys_in_place;
-use crate::mechanisms::{self, Call, Gates, Inputs, MechanismConfig, Params, Retained};
+use crate::mechanisms::{
+    self, Call, ConvolutionInputs, Gates, Inputs, MechanismConfig, Params, Retained,
+};
 use crate::scan::{FeatureMap, LinearState, RecurrentState, reject_score_options};
 use crate::{AttentionError, AttentionOptions, AttentionShape, Pattern};
 
@@ -32,6 +34,8 @@ pub struct DecodeCache {
     pub(crate) features: Option<FeatureMap>,
     /// Whether keys and values are the same rows, which are then stored once.
     pub(crate) has_shared_rows: bool,
+    /// The last inputs of a layer's short convolution.
+    pub(crate) convolution: Option<ConvolutionInputs>,
     /// Allocated with the first keys, which determine the sizes.
     storage: Option<Storage>,
     /// Gates of all positions, if a layer computes them.
@@ -68,6 +72,7 @@ impl DecodeCache {
             capacity,
             features: None,
             has_shared_rows: false,
+            convolution: None,
             storage: None,
             gates: None,
         })
@@ -99,7 +104,9 @@ impl DecodeCache {
             Some(Storage::All(cache) | Storage::Window(cache)) => cache.num_elements(),
             Some(Storage::State { state, .. }) => state.num_elements(),
         };
-        stored + self.gates.as_ref().map_or(0, Gates::num_elements)
+        let inputs = self.convolution.as_ref();
+        let inputs = inputs.map_or(0, ConvolutionInputs::num_elements);
+        stored + inputs + self.gates.as_ref().map_or(0, Gates::num_elements)
     }
 
     /// Appends keys and values without attending. The options are those of the steps.
@@ -309,6 +316,7 @@ impl DecodeCache {
         let select = |gates: &Gates| gates.map(|gate| select_batch(gate, batch));
         Self {
             storage,
+            convolution: self.convolution.as_ref().map(|inputs| inputs.select(batch)),
             gates: self.gates.as_ref().map(select),
             ..self.clone()
         }

@@ -25,6 +25,10 @@ impl Recurrence for Delta {
     fn head_norm(&self) -> bool {
         self.head_norm
     }
+
+    fn short_conv(&self) -> Option<usize> {
+        self.short_conv
+    }
 }
 
 /// The delta rule, on a state that decays if there are decays. Queries and keys are divided by their

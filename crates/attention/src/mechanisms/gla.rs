@@ -24,6 +24,10 @@ impl Recurrence for Gla {
     fn head_norm(&self) -> bool {
         self.head_norm
     }
+
+    fn short_conv(&self) -> Option<usize> {
+        self.short_conv
+    }
 }
 
 /// A linear recurrence with decays and strengths, of which the states of Mamba-2 and gated linear

@@ -20,4 +20,8 @@ impl Recurrence for Kda {
     fn head_norm(&self) -> bool {
         self.head_norm
     }
+
+    fn short_conv(&self) -> Option<usize> {
+        self.short_conv
+    }
 }

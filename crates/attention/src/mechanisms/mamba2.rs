@@ -23,4 +23,8 @@ impl Recurrence for Mamba2 {
     fn head_norm(&self) -> bool {
         self.head_norm
     }
+
+    fn short_conv(&self) -> Option<usize> {
+        self.short_conv
+    }
 }

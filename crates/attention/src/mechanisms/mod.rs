@@ -8,6 +8,7 @@ mod attention;
 mod gates;
 mod params;
 mod recurrence;
+mod short_convolution;
 
 use burn::tensor::Tensor;
 pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig, for_each_mechanism};
@@ -22,6 +23,8 @@ pub(crate) use self::params::{HeadSizes, Mode, Params, matrix_param, vector_para
 pub use self::params::{
     MechanismParams, init_differential, init_matrix, init_projection, init_table, init_vector,
 };
+pub(crate) use self::short_convolution::ConvolutionInputs;
+pub use self::short_convolution::ShortConvolution;
 pub use self::strided::strided;
 use crate::AttentionOptions;
 use crate::flash::FlashKernel;

@@ -5,6 +5,7 @@ use burn::nn::{Linear, RmsNorm};
 use burn::tensor::{Device, Tensor, TensorData};
 use zoo_kernels::rms_norm;
 
+use super::ShortConvolution;
 use crate::counter::Normals;
 use crate::memo::Memo;
 use crate::scan::{FeatureMap, ResampledFeatures};
@@ -36,6 +37,8 @@ pub struct MechanismParams {
     pub differential: Option<Param<Tensor<2>>>,
     /// `[2, rank, length]`: projections of keys and of values along the sequence.
     pub projection: Option<Param<Tensor<3>>>,
+    /// Causal convolution of queries, keys and values.
+    pub short_conv: Option<ShortConvolution>,
     /// The norm of each head's output.
     pub head_norm: Option<RmsNorm>,
 }

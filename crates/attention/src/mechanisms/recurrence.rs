@@ -8,7 +8,7 @@ use burn::nn::{Linear, LinearConfig, RmsNormConfig};
 use burn::tensor::{Device, Distribution, Tensor, activation};
 
 use super::gates::{initial_log_decays, initial_strengths};
-use super::{Attention, Call, Gates, HeadSizes, Inputs, MechanismParams, Params};
+use super::{Attention, Call, Gates, HeadSizes, Inputs, MechanismParams, Params, ShortConvolution};
 use crate::analysis::weights::{GatedWeights, WeightFunction};
 use crate::precision::widen;
 use crate::scan::{GatedState, RecurrentState, ScanKernel, Update, flops, gated, gated_kernel};
@@ -62,6 +62,9 @@ pub(crate) trait Recurrence {
 
     /// Whether a layer normalises the output of each head.
     fn head_norm(&self) -> bool;
+
+    /// Positions of the convolution of queries, keys and values of a layer, if there is one.
+    fn short_conv(&self) -> Option<usize>;
 }
 
 impl<T: Recurrence> Attention for T {
@@ -110,6 +113,9 @@ impl<T: Recurrence> Attention for T {
             }),
             strength: has_strength.then(|| linear(d_input, kv_heads)),
             head_norm: self.head_norm().then(|| norm.init(device)),
+            short_conv: self
+                .short_conv()
+                .map(|size| ShortConvolution::init(size, sizes, device)),
             ..MechanismParams::default()
         }
     }

@@ -2,10 +2,10 @@
 
 use burn::tensor::Tensor;
 
-use super::{MultiHeadAttention, Positions};
+use super::{MultiHeadAttention, Positions, project};
 use crate::decode::cache::select_batch;
 use crate::mechanisms::linear::linear;
-use crate::mechanisms::{self, Inputs, LocalM, MechanismConfig};
+use crate::mechanisms::{self, ConvolutionInputs, Inputs, LocalM, MechanismConfig};
 use crate::scan::{FeatureMap, LinearState};
 use crate::{AttentionError, DecodeCache, Pattern, flash};
 
@@ -71,7 +71,8 @@ impl MultiHeadAttention {
                 (inputs, [rows.clone(), rows])
             }
             None => {
-                let inputs = self.project([x.clone(), x.clone(), x.clone()], [0, 0]);
+                let (inputs, convolution) = self.project_next(&x, cache);
+                cache.convolution = convolution;
                 let rows = [inputs.key.clone(), inputs.value.clone()];
                 (inputs, rows)
             }
@@ -108,12 +109,38 @@ impl MultiHeadAttention {
         if let Some(latent) = &self.latent {
             return self.latent_step(latent, x, cache);
         }
-        let position = cache.len() as i64;
-        let inputs = self.project([x.clone(), x.clone(), x.clone()], [position; 2]);
+        let (inputs, convolution) = self.project_next(&x, cache);
         let options = self.options(&inputs.query, Pattern::Causal);
         let params = self.call_params(&inputs.query);
         let context = cache.step_with(inputs, &params, &options);
+        cache.convolution = convolution;
         self.project_output(context, x)
+    }
+
+    /// Queries, keys and values of the positions that follow those in the cache, and the inputs of
+    /// the short convolution for those after them.
+    fn project_next(
+        &self,
+        x: &Tensor<3>,
+        cache: &DecodeCache,
+    ) -> (Inputs, Option<ConvolutionInputs>) {
+        let position = cache.len() as i64;
+        let inputs = [x.clone(), x.clone(), x.clone()];
+        let Some(convolution) = &self.params.short_conv else {
+            return (self.project(inputs, [position; 2]), None);
+        };
+        let [query, key, value] = inputs;
+        let projected = [
+            project(&self.query, query),
+            project(self.key_projection(), key),
+            project(&self.value, value),
+        ];
+        let (projected, next) = convolution.continue_from(cache.convolution.clone(), projected);
+        let inputs = Inputs {
+            gates: self.gates(x),
+            ..Inputs::new(self.by_head(projected, position))
+        };
+        (inputs, Some(next))
     }
 
     /// Projects the keys and values of a sequence for repeated cross-attention.

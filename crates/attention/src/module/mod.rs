@@ -21,10 +21,10 @@ mod io;
 mod latent;
 mod pytorch;
 
-use burn::module::{Content, DisplaySettings, Module, ModuleDisplay};
+use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param};
 use burn::nn::{Dropout as DropoutLayer, Linear, RmsNorm};
 use burn::tensor::{Tensor, activation};
-use zoo_kernels::{Activation, linear, rms_norm};
+use zoo_kernels::{Activation, causal_convolution, linear, rms_norm};
 
 pub use self::config::MultiHeadAttentionConfig;
 pub use self::decode::ProjectedMemory;
@@ -33,6 +33,7 @@ pub use self::latent::LatentProjections;
 pub use self::pytorch::PytorchWeights;
 use crate::mechanisms::{
     self, Call, Gates, HeadSizes, Inputs, MechanismConfig, MechanismParams, Mode, Params,
+    ShortConvolution,
 };
 pub use crate::positions::Positions;
 use crate::rotary::rotate;
@@ -228,6 +229,29 @@ impl MultiHeadAttention {
         }
     }
 
+    /// Projected and convolved queries, keys and values by head.
+    fn by_head(&self, [query, key, value]: [Tensor<3>; 3], first: i64) -> [Tensor<4>; 3] {
+        let query = split_heads(query, self.n_heads);
+        let key = split_heads(key, self.n_heads_kv);
+        [
+            self.encode_positions(query, &self.query_norm, first),
+            self.encode_positions(key, &self.key_norm, first),
+            split_heads(value, self.n_heads_kv),
+        ]
+    }
+
+    /// The short convolution of a projection, if the layer has one.
+    fn convolve(
+        &self,
+        weight: fn(&ShortConvolution) -> &Param<Tensor<2>>,
+        projected: Tensor<3>,
+    ) -> Tensor<3> {
+        match &self.params.short_conv {
+            Some(convolution) => causal_convolution(projected, weight(convolution).val()),
+            None => projected,
+        }
+    }
+
     fn query_and_key(
         &self,
         [query, key]: [Tensor<3>; 2],
@@ -242,7 +266,8 @@ impl MultiHeadAttention {
     }
 
     fn queries(&self, query: Tensor<3>, first: i64) -> Tensor<4> {
-        let query = split_heads(project(&self.query, query), self.n_heads);
+        let query = self.convolve(|of| &of.query, project(&self.query, query));
+        let query = split_heads(query, self.n_heads);
         self.encode_positions(query, &self.query_norm, first)
     }
 
@@ -250,7 +275,8 @@ impl MultiHeadAttention {
         if let Some(latent) = &self.latent {
             return self.keys_of_latent(latent, self.latent_rows(latent, key, first));
         }
-        let key = split_heads(project(self.key_projection(), key), self.n_heads_kv);
+        let key = self.convolve(|of| &of.key, project(self.key_projection(), key));
+        let key = split_heads(key, self.n_heads_kv);
         self.encode_positions(key, &self.key_norm, first)
     }
 
@@ -267,7 +293,8 @@ impl MultiHeadAttention {
     }
 
     fn values(&self, value: Tensor<3>) -> Tensor<4> {
-        split_heads(project(&self.value, value), self.n_heads_kv)
+        let value = self.convolve(|of| &of.value, project(&self.value, value));
+        split_heads(value, self.n_heads_kv)
     }
 
     /// QK-norm and rotary position embedding.

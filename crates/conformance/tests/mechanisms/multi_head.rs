@@ -7,7 +7,9 @@ use burn::nn::attention as burn_nn;
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{Gradients, activation};
 use zoo_attention::mechanisms::forgetting::forgetting;
-use zoo_attention::mechanisms::{Differential, Lsh, Retention, Sink, SlidingWindow, lsh};
+use zoo_attention::mechanisms::{
+    Differential, GatedDelta, Lsh, Retention, ShortConvolution, Sink, SlidingWindow, lsh,
+};
 use zoo_attention::{DecodeCache, Rotary, rotate};
 use zoo_models::weights::Weights;
 use zoo_oracle::expected_kv_heads;
@@ -220,6 +222,58 @@ const TESTS: &[(&str, Test)] = &[
         let plain = MultiHeadAttentionConfig::new(12, 3).init(device);
         let more = layer.flops(7, 7, true) - plain.flops(7, 7, true);
         assert_eq!(more, 2.0 * 7.0 * 144.0);
+    }),
+    ("short-convolution", |device| {
+        let mechanism = GatedDelta {
+            head_norm: false,
+            short_conv: Some(4),
+        };
+        let layer = MultiHeadAttentionConfig::new(12, 3)
+            .with_mechanism(mechanism)
+            .init(device);
+        let convolution = layer.params.short_conv.as_ref().expect("weights");
+        let x = random_normal([2, 9, 12], device);
+        // Without weights of earlier positions and with a weight of 1, it is SiLU.
+        let mut pointwise = layer.clone();
+        let ones = || {
+            let rows = Tensor::zeros([3, 12], device);
+            Param::from_tensor(Tensor::cat(vec![Tensor::ones([1, 12], device), rows], 0))
+        };
+        pointwise.params.short_conv = Some(ShortConvolution {
+            query: ones(),
+            key: ones(),
+            value: ones(),
+        });
+        let mut plain = layer.clone();
+        plain.params.short_conv = None;
+        let [_, _, value] = three_heads(&layer, &x).map(activation::silu);
+        let gated = |layer: &MultiHeadAttention| self_attention(layer, &x, Pattern::Causal);
+        assert!(!is_close(gated(&plain), gated(&layer)));
+        assert!(!is_close(gated(&pointwise), gated(&layer)));
+        let rows = [8];
+        let weights = pointwise.explain(
+            AttentionInput::self_attn(x.clone()).pattern(Pattern::Causal),
+            &rows,
+        );
+        let context = merge_heads(weights.matmul(value));
+        let want = gated(&pointwise).slice_dim(1, 8..9);
+        assert_close(layer.output.forward(context), want);
+        // Prompts shorter than the convolution, of its length, and longer.
+        let want = gated(&layer);
+        for prompt in [1, 2, 3, 4, 7] {
+            let mut cache = must(layer.decode_cache(1));
+            let first = layer.prefill(x.clone().slice_dim(1, 0..prompt), &mut cache);
+            let rest = decode_all(&layer, &x, &mut cache);
+            assert_close(Tensor::cat(vec![first, rest], 1), want.clone());
+            // A state of 4 x 4 elements for each head, and three inputs of 36 elements.
+            assert_eq!(cache.num_elements(), 2 * (3 * 16 + 3 * 36));
+        }
+        let mut cache = must(layer.decode_cache(1));
+        layer.prefill(x.clone().slice_dim(1, 0..5), &mut cache);
+        let mut second = cache.select(&[1]);
+        let last = decode_all(&layer, &x.clone().slice_dim(0, 1..2), &mut second);
+        assert_close(last, want.slice_dim(0, 1..2).slice_dim(1, 5..9));
+        assert_eq!(convolution.query.dims(), [4, 12]);
     }),
     ("head-norm-of-differential-attention", |device| {
         let differential = Differential {

@@ -8,8 +8,8 @@ use burn::optim::{
     AdamConfig as BurnAdam, AdamWConfig as BurnAdamW, GradientsParams, ModuleOptimizer,
 };
 use zoo_kernels::{
-    AdamConfig, AdamKind, add_dropout, dropout, layer_norm, relu_dropout, rms_norm,
-    smoothed_cross_entropy,
+    AdamConfig, AdamKind, add_dropout, causal_convolution, dropout, layer_norm, relu_dropout,
+    rms_norm, smoothed_cross_entropy,
 };
 
 use crate::support::*;
@@ -33,6 +33,35 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         for [rows, width] in [[3, 5], [1, 128], [7, 1], [2, 37], [300, 130]] {
             check_rms_norm(rows, width, device);
         }
+    }),
+    // A size of 1, sequences shorter than the convolution, odd widths, and more positions than one
+    // thread processes.
+    ("causal-convolution", |device| {
+        for (dims, size) in [
+            ([2, 9, 5], 4),
+            ([1, 2, 3], 4),
+            ([3, 1, 1], 2),
+            ([2, 6, 7], 1),
+            ([2, 700, 33], 3),
+        ] {
+            check_convolution(dims, size, device);
+        }
+    }),
+    ("causal-convolution-propagates-nan", |device| {
+        let input = named_normal::<3>("nan", [1, 5, 2], device);
+        let nan = Tensor::full([1, 1, 1], f32::NAN, device);
+        let input = input.slice_assign([0..1, 1..2, 0..1], nan);
+        let weight = named_normal::<2>("weight", [2, 2], device);
+        let output = to_vec(causal_convolution(input, weight));
+        let is_nan: Vec<bool> = output.iter().map(|x| x.is_nan()).collect();
+        let expected = [
+            [false; 2],
+            [true, false],
+            [true, false],
+            [false; 2],
+            [false; 2],
+        ];
+        assert_eq!(is_nan, expected.concat());
     }),
     ("cross-entropy", |device| {
         let cases = [([5, 7], 0.1), ([3, 33], 0.0), ([1, 16], 0.3), ([2, 1], 0.1)];
@@ -324,6 +353,69 @@ fn check_rms_norm(rows: usize, width: usize, device: &Device) {
     }
     let want = numerical_gradient(&factors, |gamma| loss(&x, gamma, &up));
     assert_near(gamma.grad(&gradients).expect("no gradient"), &want);
+}
+
+fn check_convolution([batch, seq, width]: [usize; 3], size: usize, device: &Device) {
+    let weight = named_normal::<2>("weight", [size, width], device).require_grad();
+    let input = named_normal::<3>("convolved", [batch, seq, width], device).require_grad();
+    let output_grad = named_normal::<3>("up", [batch, seq, width], device);
+    let output = causal_convolution(input.clone(), weight.clone());
+    let gradients = (output.clone() * output_grad.clone()).sum().backward();
+
+    let (x, up, w) = (f64s(input.clone()), f64s(output_grad), f64s(weight.clone()));
+    let plain = |x: &[f64], w: &[f64]| -> Vec<f64> {
+        let element = |i: usize| {
+            let (row, column) = (i / width, i % width);
+            let earlier = (0..size).take_while(|back| *back <= row % seq);
+            let terms = earlier.map(|back| w[back * width + column] * x[i - back * width]);
+            let z: f64 = terms.sum();
+            z / (1.0 + (-z).exp())
+        };
+        (0..x.len()).map(element).collect()
+    };
+    assert_near(output, &plain(&x, &w));
+    let loss = |x: &[f64], w: &[f64]| -> f64 {
+        let output = plain(x, w);
+        output.iter().zip(&up).map(|(y, up)| y * up).sum()
+    };
+    // Of a long sequence, the sums of some columns' gradients.
+    let tolerance = f32_precision(device).backward(0.0);
+    let got = to_vec(input.grad(&gradients).expect("no gradient"));
+    if x.len() < 1000 {
+        let want = numerical_gradient(&x, |x| loss(x, &w));
+        must(tolerance.check("d_input", &got, &want));
+        let want = numerical_gradient(&w, |w| loss(&x, w));
+        let got = to_vec(weight.grad(&gradients).expect("no gradient"));
+        must(tolerance.check("d_weight", &got, &want));
+        return;
+    }
+    let gradient = f64s(weight.grad(&gradients).expect("no gradient"));
+    for index in [0, width - 1, size * width - 1] {
+        let at = |step: f64| {
+            let mut w = w.clone();
+            w[index] += step;
+            loss(&x, &w)
+        };
+        let want = (at(1e-4) - at(-1e-4)) / 2e-4;
+        let error = (gradient[index] - want).abs();
+        assert!(error <= 1e-4 * want.abs().max(1.0), "{index}: {want}");
+    }
+    for index in [
+        0,
+        5 * width,
+        (seq - 1) * width + 1,
+        seq * width,
+        x.len() - 1,
+    ] {
+        let at = |step: f64| {
+            let mut x = x.clone();
+            x[index] += step;
+            loss(&x, &w)
+        };
+        let want = (at(1e-4) - at(-1e-4)) / 2e-4;
+        let error = (f64::from(got[index]) - want).abs();
+        assert!(error <= 1e-4 * want.abs().max(1.0), "{index}: {want}");
+    }
 }
 
 /// Smoothed cross-entropy by its formula.

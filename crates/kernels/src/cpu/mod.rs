@@ -7,6 +7,7 @@
 
 #[cfg(target_arch = "x86_64")]
 pub mod bf16;
+mod exp;
 pub mod gemm;
 mod instruction_set;
 pub mod matmul;
@@ -15,6 +16,7 @@ pub mod scratch;
 mod simd;
 pub mod transpose;
 
+pub(crate) use self::exp::exp_of_negative;
 pub use self::instruction_set::{InstructionSet, dispatch};
 #[cfg(target_arch = "x86_64")]
 pub use self::simd::{Avx2, Avx512};

@@ -132,6 +132,8 @@ pub const fn choice(name: &'static str, variants: &'static [Variant]) -> Values 
 
 /// Size of a vector.
 pub const WIDTH: Values = count(1, 1 << 20);
+/// Positions of a short convolution.
+pub const KERNEL: Values = count(2, 16);
 /// Number of layers.
 pub const LAYERS: Values = count(1, 4096);
 /// Number of attention heads.

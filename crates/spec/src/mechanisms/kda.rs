@@ -1,5 +1,5 @@
 use super::Capabilities;
-use crate::keys::Values;
+use crate::keys::{KERNEL, Presence, Values};
 
 mechanism! {
     /// The gated delta rule with a decay for each row of the state.
@@ -9,6 +9,9 @@ mechanism! {
     pub struct Kda = "kda" | "kimi-delta" {
         /// Normalise the output of each head by RMSNorm.
         head_norm: bool = true, small false, Values::Bool;
+        /// Positions of a causal convolution with SiLU of queries, keys and values.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        short_conv: Option<usize> = None, small Some(3), KERNEL, Presence::Optional("none");
     }
 
     capabilities: |_| Capabilities::recurrent()
