@@ -5,6 +5,7 @@ use cubecl::prelude::*;
 use super::additive::{add_additive, new_additive_sums, tile_products, vector_of};
 use super::call::{Head, KernelArgs};
 use super::device_plan::RowAxis;
+use super::head_parts::head_part;
 use super::memory::{SharedMemory, Vec4, contiguous_rows, unit_position, zero_sums};
 use super::program::{
     KernelProgram, inverse_temperature, probability, score_gradient, stats_width,
@@ -15,8 +16,8 @@ use super::score::{
 };
 use super::tile::{add_weighted, matmul_nt, store_sums, store_weights};
 
-/// Each cube computes a key tile of a head, query tile by query tile, for all query heads that
-/// share it. Rows of a tile are keys, columns are queries.
+/// Each cube computes a key tile of a head, query tile by query tile, for [some](head_part) or all of the
+/// query heads that share it. Rows of a tile are keys, columns are queries.
 #[cube(launch_unchecked)]
 pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     args: &KernelArgs<E, N, M>,
@@ -46,9 +47,8 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     // In ascending order: with a causal mask the first keys have the most queries.
     let tile_row = CUBE_POS_X as usize;
     let example = CUBE_POS_Z as usize;
-    let kv_head = CUBE_POS_Y as usize;
-    let group = call.group as usize;
-    let kv_heads = call.heads as usize / group;
+    let part = head_part(call);
+    let kv_head = part.kv_head;
     let seq_q = call.seq_q as usize;
     let first = tile_row * comptime!(layout.tile_m());
     let keys = call
@@ -77,10 +77,10 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     let index = example * call.plan_example as usize + tile_row;
     let first_run = args.plan[index];
     let end_run = args.plan[index + 1];
-    for group_index in 0..group {
+    for index_in_part in 0..part.heads {
         let head = Head {
             example,
-            head: kv_head * group + group_index,
+            head: part.first_head + index_in_part,
         };
         let head_index = example * call.heads as usize + head.head;
         let head_queries =
@@ -223,7 +223,7 @@ pub(super) fn backward_keys<E: Float, N: Size, M: Numeric>(
     for i in 0..key_vec4s {
         key_sums.rows[i] *= Vec4::new(call.scale);
     }
-    let head_index = example * kv_heads + kv_head;
+    let head_index = part.result_head(example);
     let d_keys = contiguous_rows(head_index, call.seq_k, call.d_head);
     let d_values = contiguous_rows(head_index, call.seq_k, call.d_value);
     store_sums::<E, N>(d_key, &d_keys, first, &key_sums.rows, key_blocks, layout);

@@ -14,6 +14,7 @@ use super::cooperative;
 use super::device_plan::RowAxis;
 use super::forward::forward;
 use super::hard::{VALUE_UNITS, backward_values_hard, forward_hard, keys_per_cube};
+use super::head_parts::{num_parts, sum_parts};
 use super::launch_args::LaunchArgs;
 use super::layout::KernelLayout;
 use super::mma;
@@ -313,7 +314,19 @@ fn launch_backward(
         _ => None,
     };
 
-    let d_value = grad(&args.value);
+    let plan_of_keys = args.plan(settings, layout.tile(), RowAxis::Keys);
+    let cubes = plan_of_keys.plan.rows * shape.kv_heads * shape.batch;
+    // The values of hard attention have a kernel of their own.
+    let parts = if args.program.is_hard() {
+        1
+    } else {
+        num_parts(&args.client, cubes, shape.group())
+    };
+    let parts_of = |tensor: &CubeTensor| {
+        let [batch, heads, seq_k, width] = tensor.meta.shape().dims();
+        args.empty([batch, heads * parts, seq_k, width], tensor.dtype)
+    };
+    let d_value = parts_of(&args.value);
     if let (true, KernelLayout::Units(layout)) = (args.program.is_hard(), layout) {
         let keys = keys_per_cube(shape.d_value);
         // SAFETY: as in `launch_over_tiles`.
@@ -334,38 +347,39 @@ fn launch_backward(
             );
         }
     }
-    let plan = args.plan(settings, layout.tile(), RowAxis::Keys);
+    let plan = plan_of_keys;
     let d_key = match (args.program, layout) {
         (KernelProgram::Best, _) => args.zeros_like(&args.key),
         (_, KernelLayout::Units(layout)) => {
-            let d_key = grad(&args.key);
+            let d_key = parts_of(&args.key);
             launch_over_tiles!(
                 backward_keys(args, plan, settings, layout),
-                heads: shape.kv_heads,
+                heads: shape.kv_heads * parts,
                 tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
                 blocks: [shape.d_head, shape.d_value],
             );
             d_key
         }
         (_, KernelLayout::Mma(layout)) => {
-            let d_key = grad(&args.key);
+            let d_key = parts_of(&args.key);
             launch_mma!(
                 mma::backward_keys(args, plan, settings, layout),
-                heads: shape.kv_heads,
+                heads: shape.kv_heads * parts,
                 tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
             );
             d_key
         }
         (_, KernelLayout::Cooperative(layout)) => {
-            let d_key = grad(&args.key);
+            let d_key = parts_of(&args.key);
             launch_cooperative!(
                 cooperative::backward_keys(args, plan, settings, layout),
-                heads: shape.kv_heads,
+                heads: shape.kv_heads * parts,
                 tensors: [&args.d_context, &stats, &deltas, &d_key, &d_value],
             );
             d_key
         }
     };
+    let [d_key, d_value] = [d_key, d_value].map(|gradients| sum_parts(gradients, parts));
     [d_query, d_key, d_value]
         .into_iter()
         .chain(d_bias)

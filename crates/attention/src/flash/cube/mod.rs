@@ -26,6 +26,7 @@ mod forward;
 mod fused;
 mod gradient;
 mod hard;
+mod head_parts;
 mod launch;
 mod launch_args;
 mod layout;

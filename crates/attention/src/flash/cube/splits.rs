@@ -19,7 +19,7 @@ use crate::flash::call::{MASKED_SCORE, TiledSettings};
 const MULTIPROCESSORS: usize = 128;
 
 /// Cubes per multiprocessor that hide the latency of each other's loads.
-const CUBES_PER_MULTIPROCESSOR: usize = 4;
+pub(super) const CUBES_PER_MULTIPROCESSOR: usize = 4;
 
 /// Tiles of a row below which all of them are computed by one cube.
 const MIN_TILES: usize = 32;
@@ -31,6 +31,11 @@ const MAX_SPLITS: usize = 64;
 
 /// Units per cube of [`merge_parts`].
 const UNITS: u32 = 64;
+
+pub(super) fn multiprocessors(client: &Client) -> usize {
+    let count = client.properties().hardware.num_streaming_multiprocessors;
+    count.map_or(MULTIPROCESSORS, |count| count as usize)
+}
 
 /// The number of rows of the plan for each query tile: one, unless the query tiles are too few for
 /// the GPU.
@@ -45,11 +50,8 @@ pub(super) fn num_splits(
         KernelProgram::Sigmoid | KernelProgram::Best | KernelProgram::Sampled => false,
     };
     let shape = &settings.shape;
-    let hardware = &client.properties().hardware;
-    let multiprocessors = hardware
-        .num_streaming_multiprocessors
-        .map_or(MULTIPROCESSORS, |count| count as usize);
-    let max_heads = hardware.max_cube_count.1 as usize;
+    let multiprocessors = multiprocessors(client);
+    let max_heads = client.properties().hardware.max_cube_count.1 as usize;
     let heads = shape.batch * shape.heads;
     if !is_merged || heads == 0 || 2 * heads > multiprocessors {
         return 1;

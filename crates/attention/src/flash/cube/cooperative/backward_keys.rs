@@ -14,11 +14,12 @@ use super::stage::{
 };
 use crate::flash::cube::cursor::{advance, first_tile};
 use crate::flash::cube::device_plan::RowAxis;
+use crate::flash::cube::head_parts::head_part;
 use crate::flash::cube::layout::FRAGMENT;
 use crate::flash::cube::score::zero_if_masked;
 
-/// Each cube computes a key tile of a head, query tile by query tile, for all query heads that
-/// share it. Rows of a tile are keys, columns are queries.
+/// Each cube computes a key tile of a head, query tile by query tile, for [some](head_part) or all of the
+/// query heads that share it. Rows of a tile are keys, columns are queries.
 #[cube(launch_unchecked)]
 pub(in crate::flash::cube) fn backward_keys<E: Float>(
     args: &CooperativeArgs,
@@ -41,10 +42,8 @@ pub(in crate::flash::cube) fn backward_keys<E: Float>(
     // In ascending order: with a causal mask the first keys have the most queries.
     let tile_row = CUBE_POS_X as usize;
     let example = CUBE_POS_Z as usize;
-    let kv_head = CUBE_POS_Y as usize;
-    let group = call.group as usize;
-    let kv_heads = call.heads as usize / group;
-    let first_head = kv_head * group;
+    let part = head_part(call);
+    let kv_head = part.kv_head;
     let seq_q = call.seq_q as usize;
     let seq_k = call.seq_k as usize;
     let unit = UNIT_POS as usize;
@@ -74,7 +73,14 @@ pub(in crate::flash::cube) fn backward_keys<E: Float>(
         value_added[i] = 0.0f32;
     }
 
-    let mut cursor = first_tile(example, tile_row, first_head, group, args.plan, call);
+    let mut cursor = first_tile(
+        example,
+        tile_row,
+        part.first_head,
+        part.heads,
+        args.plan,
+        call,
+    );
     let mut fetched = Fetched::new(layout);
     let mut next_max = 0.0f32;
     let mut next_sum = 0.0f32;
@@ -262,7 +268,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float>(
         key_added[i] = row_sum(key_added[i]);
         value_added[i] = row_sum(value_added[i]);
     }
-    let head_row = (example * kv_heads + kv_head) * seq_k;
+    let head_row = part.result_head(example) * seq_k;
     let first_row = first + plane_row;
     stage.store_rows::<E>(
         d_key, &key_sums, &scales, &key_added, head_row, first_row, seq_k, key_size, layout,

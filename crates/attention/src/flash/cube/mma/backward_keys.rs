@@ -9,6 +9,7 @@ use super::tile::{
     remove_non_finite, row_stats, store_rows, weight,
 };
 use crate::flash::cube::cursor::{advance, first_tile};
+use crate::flash::cube::head_parts::head_part;
 use crate::flash::cube::memory::Vec4;
 use crate::flash::cube::score::zero_if_masked;
 
@@ -20,8 +21,8 @@ fn query_terms(row: &RowStats, delta: f32) -> Vec4 {
     terms
 }
 
-/// Each cube computes a key tile of a head, query tile by query tile, for all query heads that
-/// share it. Rows of a tile are keys, columns are queries.
+/// Each cube computes a key tile of a head, query tile by query tile, for [some](head_part) or all of the
+/// query heads that share it. Rows of a tile are keys, columns are queries.
 #[cube(launch_unchecked)]
 pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     args: &MmaArgs<E, N>,
@@ -41,10 +42,8 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     // In ascending order: with a causal mask the first keys have the most queries.
     let tile_row = CUBE_POS_X as usize;
     let example = CUBE_POS_Z as usize;
-    let kv_head = CUBE_POS_Y as usize;
-    let group = call.group as usize;
-    let kv_heads = call.heads as usize / group;
-    let first_head = kv_head * group;
+    let part = head_part(call);
+    let kv_head = part.kv_head;
     let seq_q = call.seq_q as usize;
     let seq_k = call.seq_k as usize;
     let unit = UNIT_POS as usize;
@@ -81,7 +80,14 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
     let mut key_sums = zero_pairs(comptime!(layout.fragments * layout.d_head / 4));
     let mut value_sums = zero_pairs(comptime!(layout.fragments * layout.d_value / 4));
 
-    let mut cursor = first_tile(example, tile_row, first_head, group, args.plan, call);
+    let mut cursor = first_tile(
+        example,
+        tile_row,
+        part.first_head,
+        part.heads,
+        args.plan,
+        call,
+    );
     let mut stage = 0usize;
     if cursor.has_tile() {
         let head = cursor.head;
@@ -238,7 +244,7 @@ pub(in crate::flash::cube) fn backward_keys<E: Float, N: Size>(
         scales[i] = call.scale;
         ones[i] = 1.0f32;
     }
-    let head_row = (example * kv_heads + kv_head) * seq_k;
+    let head_row = part.result_head(example) * seq_k;
     let first_row = first + plane_row;
     store_rows::<E>(
         d_key, head_row, first_row, seq_k, &key_sums, &scales, fragments, key_size,
