@@ -11,7 +11,7 @@ mechanism! {
         head_norm: bool = true, small false, Values::Bool;
         /// Positions of a causal convolution with SiLU of queries, keys and values.
         #[serde(skip_serializing_if = "Option::is_none")]
-        short_conv: Option<usize> = None, small Some(3), KERNEL, Presence::Optional("none");
+        short_conv: Option<usize> = None, small None, KERNEL, Presence::Optional("none");
     }
 
     capabilities: |_| Capabilities::recurrent()
