@@ -290,6 +290,31 @@ def lsh(call, query, key, value):
     return (weights * context[..., :-1]).sum(2)
 
 
+# Selected blocks (MoBA).
+
+
+def moba(call, query, key, value):
+    key, value = repeat_kv(query, key, value)
+    (seq_q, seq_k), size = (query.shape[2], key.shape[2]), call.keys["block_size"]
+    blocks = -(-seq_k // size)
+    starts = torch.arange(0, seq_k, size, device=query.device)
+    counts = (seq_k - starts).clamp(max=size)[:, None]
+    padded = F.pad(key.detach(), (0, 0, 0, blocks * size - seq_k))
+    means = padded.unflatten(2, (blocks, size)).sum(3) / counts
+    own = (torch.arange(seq_q, device=query.device)[:, None] + seq_k - seq_q) // size
+    block = torch.arange(blocks, device=query.device)
+    gate = query.detach() @ means.transpose(-2, -1)  # [batch, heads, seq_q, blocks]
+    gate = gate.masked_fill(own == block, math.inf)
+    if call.causal:
+        gate = gate.masked_fill(block > own, -math.inf)
+    best = gate.topk(min(call.keys["top_k"], blocks), dim=-1)
+    selected = torch.zeros_like(gate, dtype=torch.bool).scatter(-1, best.indices, best.values > -math.inf)
+    visible = selected.repeat_interleave(size, -1)[..., :seq_k]
+    if call.causal:
+        visible = visible & torch.ones_like(visible[0, 0]).tril()
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, scale=call.scale)
+
+
 # Attention to means or sums over the sequence.
 
 
@@ -559,6 +584,7 @@ MECHANISMS = {
     "longformer": sdpa,
     "bigbird": sdpa,
     "lsh": lsh,
+    "moba": moba,
     "nystrom": nystrom,
     "linformer": linformer,
     "linear": linear,

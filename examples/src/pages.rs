@@ -24,6 +24,7 @@ pages! {
     longformer: "docs/mechanisms/longformer.md",
     lsh: "docs/mechanisms/lsh.md",
     mla: "docs/mechanisms/mla.md",
+    moba: "docs/mechanisms/moba.md",
     nystrom: "docs/mechanisms/nystrom.md",
     positions: "docs/theory/positions.md",
     relative: "docs/mechanisms/relative.md",

@@ -116,6 +116,7 @@ pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
 
     let without_scores = [
         "lsh",
+        "moba",
         "nystrom",
         "linformer",
         "linear",

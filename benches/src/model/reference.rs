@@ -122,7 +122,10 @@ fn selects_keys(mechanism: Mechanism) -> bool {
     let config = mechanism.small_for_tests();
     let resolved = Problem::small_for(&config).with_mechanism(&config, zeros);
     resolved.is_some_and(|problem| match problem.formula {
-        Formula::Argmax | Formula::Sampled { .. } | Formula::Lsh(_) => true,
+        Formula::Argmax
+        | Formula::Sampled { .. }
+        | Formula::Lsh(_)
+        | Formula::BlockSelection(_) => true,
         Formula::Softmax
         | Formula::Additive(_)
         | Formula::Multiplicative(_)

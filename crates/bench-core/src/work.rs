@@ -92,6 +92,13 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
             let attend = visible.min(problem.seq_k) * (width + problem.d_value);
             return 2.0 * (problem.queries() * (hash + attend)) as f64;
         }
+        Formula::BlockSelection(selection) => {
+            // The scores of the blocks, and attention to the keys of the selected ones.
+            let keys = (selection.top_k * selection.block_size).min(problem.seq_k);
+            let blocks = problem.seq_k.div_ceil(selection.block_size);
+            let attend = keys * (problem.d_head + problem.d_value);
+            return 2.0 * (problem.queries() * (blocks * problem.d_head + attend)) as f64;
+        }
         // The landmarks, and the iterations on their scores, of which there are four products.
         &Formula::Nystrom {
             landmarks,

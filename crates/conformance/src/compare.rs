@@ -127,6 +127,7 @@ pub fn reference_problem(
         | Formula::Sigmoid(_)
         | Formula::Linear(_)
         | Formula::Lsh(_)
+        | Formula::BlockSelection(_)
         | Formula::Retention(_)
         | Formula::Gated(_)
         | Formula::Nystrom { .. }

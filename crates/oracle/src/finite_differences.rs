@@ -93,6 +93,7 @@ fn input_gradients_match() {
         Mechanism::Multiplicative.into(),
         Mechanism::Additive.into(),
         Lsh::new(2, 2, 0).into(),
+        Mechanism::Moba.small_for_tests(),
         LocalP { window: 2 }.into(),
         Mechanism::Sink.small_for_tests(),
         Mechanism::Sigmoid.into(),

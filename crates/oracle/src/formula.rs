@@ -1,5 +1,6 @@
 //! Formulas that turn scores into attention weights.
 
+use crate::block_selection::BlockSelection;
 use crate::linformer::Projections;
 use crate::lsh::Hashing;
 
@@ -56,6 +57,8 @@ pub enum Formula {
     Linear(FeatureMap),
     /// Softmax over the keys in the chunks of the query. Keys are the normalised queries.
     Lsh(Hashing),
+    /// Softmax over the keys of selected blocks.
+    BlockSelection(BlockSelection),
     /// `scale · γ^(i - j) q_i·k_j`, with a `γ` for each KV head.
     Retention(Vec<f64>),
     /// A recurrence whose decays depend on the position.

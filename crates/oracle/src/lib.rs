@@ -10,6 +10,7 @@
 //! - [`RecurrentProblem`]: the same for recurrent layers, with gradients by finite differences.
 //! - [`Precision`] and [`Tolerance`]: maximum error of a backend, with reasons.
 
+mod block_selection;
 mod catalogue;
 mod differential;
 mod dropout;
@@ -33,6 +34,7 @@ mod scores;
 mod solution;
 mod tolerance;
 
+pub use block_selection::BlockSelection;
 pub use catalogue::{bench_only, catalogue, find};
 pub use entropy::{Entropies, entropy};
 pub use formula::{FeatureMap, Formula, GatedRecurrence, RelativeTable};

@@ -1,5 +1,6 @@
 //! Solutions of attention problems, and the functions that compute them.
 
+use crate::block_selection::solve_block_selection;
 use crate::differential::solve_differential;
 use crate::formula::{Formula, RelativeTable};
 use crate::gated::solve_gated;
@@ -132,6 +133,9 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Solut
             lambda_init,
         } => solve_differential(problem, vectors, *lambda_init, inputs, queries),
         Formula::Lsh(hashing) => solve_lsh(problem, hashing, inputs, queries),
+        &Formula::BlockSelection(selection) => {
+            solve_block_selection(problem, selection, inputs, queries)
+        }
         Formula::Linear(features) => solve_linear(problem, Some(features), &[], inputs, queries),
         Formula::Retention(decays) => solve_linear(problem, None, decays, inputs, queries),
         Formula::Gated(gates) => solve_gated(problem, gates, inputs, queries),

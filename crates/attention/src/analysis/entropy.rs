@@ -76,6 +76,7 @@ impl Entropies {
             WeightFunction::Additive(_)
             | WeightFunction::Features(_)
             | WeightFunction::Hashed(_)
+            | WeightFunction::Blocks(_)
             | WeightFunction::Hard(_) => materialised_entropies(weight_fn, query, key, options),
             WeightFunction::Retention(_)
             | WeightFunction::Gated(_)

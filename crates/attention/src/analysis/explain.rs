@@ -14,6 +14,7 @@ use crate::mechanisms::differential::halves;
 use crate::mechanisms::hard::hard_with_weights;
 use crate::mechanisms::linformer::projected_weights;
 use crate::mechanisms::local_p::local_predictive_with_weights;
+use crate::mechanisms::moba::moba_mask;
 use crate::mechanisms::nystrom::landmark_weights;
 use crate::mechanisms::standard::{apply_score_options, dot_products, softmax as weights_of};
 use crate::mechanisms::{self, Call, Inputs, MechanismConfig, Params, additive, multiplicative};
@@ -120,6 +121,12 @@ pub(crate) fn explain_with(
             let mask = lsh_mask(OP, hashing, &query, options, rows);
             let key = normalize_rows(widen(query.clone()));
             let scores = dot_products(widen(selected()), key, scale, &shape);
+            let scores = apply_score_options(scores, options, &shape, rows.iter().copied());
+            narrow(weights_of(scores, Some(mask)), stored)
+        }
+        WeightFunction::Blocks(config) => {
+            let mask = moba_mask(OP, config, [&query, &key], options, &shape, rows);
+            let scores = dot_products(widen(selected()), widen(key), scale, &shape);
             let scores = apply_score_options(scores, options, &shape, rows.iter().copied());
             narrow(weights_of(scores, Some(mask)), stored)
         }

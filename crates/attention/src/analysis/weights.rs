@@ -1,7 +1,7 @@
 //! The weight function of each mechanism, independent of how the mechanism is computed.
 
 use burn::tensor::Tensor;
-use zoo_spec::{Lsh, Nystrom};
+use zoo_spec::{Lsh, Moba, Nystrom};
 
 use crate::mechanisms::Gates;
 use crate::scan::{FeatureMap, Update};
@@ -21,6 +21,8 @@ pub(crate) enum WeightFunction {
     Gated(Box<GatedWeights>),
     /// Softmax over keys with the same hash, the keys being normalised queries.
     Hashed(Lsh),
+    /// Softmax over the keys of selected blocks.
+    Blocks(Moba),
     /// Softmax over the keys and a sink, `[heads]`.
     Sink(Tensor<1>),
     /// The sigmoid of dot products.

@@ -5,6 +5,7 @@
 //! pattern.
 
 mod attention;
+mod block_selection;
 mod gates;
 mod params;
 mod recurrence;

@@ -34,6 +34,7 @@ pub(super) fn unsupported_reason(case: &Case) -> Option<String> {
         mechanism,
         Mechanism::LocalP
             | Mechanism::Lsh
+            | Mechanism::Moba
             | Mechanism::Nystrom
             | Mechanism::Linformer
             | Mechanism::Linear

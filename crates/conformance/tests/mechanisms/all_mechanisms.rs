@@ -260,7 +260,8 @@ fn check_padding(config: &MechanismConfig, mask: Mask, device: &Device) {
 ///
 /// `lsh` does not read keys, and its queries are keys, which are sorted anywhere if they are NaN:
 /// other rows of the same head may change. The landmarks of `nystrom` are means over all queries:
-/// NaN in one affects all rows of its head. With `hard`, NaN in a value affects the rows that selected
+/// NaN in one affects all rows of its head. With `moba`, infinity or NaN in a key affects the rows that
+/// select its block because of it. With `hard`, NaN in a value affects the rows that selected
 /// it.
 fn check_propagation(
     config: &MechanismConfig,

@@ -4,8 +4,8 @@
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::linear::linear;
 use zoo_attention::mechanisms::{
-    BigBird, Cosformer, Fixed, Linear, LinearFeatures, Linformer, Lsh, MechanismKernel, Nystrom,
-    Performer, Relative, Sigmoid, Sink, Strided, selected_kernel_of,
+    BigBird, Cosformer, Fixed, Linear, LinearFeatures, Linformer, Lsh, MechanismKernel, Moba,
+    Nystrom, Performer, Relative, Sigmoid, Sink, Strided, selected_kernel_of,
 };
 use zoo_attention::scan::{FeatureMap, LinearState, RandomFeatures, ScanKernel};
 use zoo_oracle::{Precision, expected_kv_heads};
@@ -75,6 +75,18 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         .with_kv_heads(2)
         .with_d_value(12)
         .with_mask(Mask::KeyLengths(vec![310, 77]));
+    let causal_lengths = Problem::new("causal-lengths", [2, 4, 230, 300, 16])
+        .with_kv_heads(2)
+        .with_softcap(1.5)
+        .with_mask(Mask::All(vec![
+            Mask::Causal,
+            Mask::KeyLengths(vec![300, 250]),
+        ]));
+    // Blocks with more keys than a gathered tile.
+    let long_blocks = Problem::new("long-blocks", [1, 2, 500, 500, 8])
+        .with_d_value(12)
+        .with_mask(Mask::Causal);
+    let moba = |block_size, top_k| Moba { block_size, top_k }.into();
     let nystrom = Nystrom {
         landmarks: 24,
         iterations: 6,
@@ -125,6 +137,10 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         ("linear", Mechanism::Linear.into(), grouped.clone()),
         ("linear", Mechanism::Linear.into(), wide.clone()),
         ("cosformer", Mechanism::Cosformer.into(), grouped.clone()),
+        ("moba", moba(10, 3), grouped.clone()),
+        // More than 64 queries select a block, others are not selected at all, and the last is short.
+        ("moba", moba(40, 2), causal_lengths),
+        ("moba", moba(120, 3), long_blocks),
         ("nystrom", nystrom, grouped.clone()),
         ("nystrom", nystrom, lengths.clone()),
         ("linformer", linformer, grouped.clone()),
@@ -339,7 +355,10 @@ const TESTS: &[(&str, Test)] = &[
             landmarks: 0,
             iterations: 6,
         };
-        let invalid: [(MechanismConfig, &str); 6] = [
+        let moba = |block_size, top_k| Moba { block_size, top_k };
+        let invalid: [(MechanismConfig, &str); 8] = [
+            (moba(0, 1).into(), "block attention: block_size"),
+            (moba(1, 0).into(), "block attention: top_k"),
             (nystrom.into(), "Nyström attention: landmarks"),
             (strided.into(), "strided attention: a stride"),
             (fixed.into(), "fixed attention: a block size"),

@@ -56,7 +56,10 @@ fn seed(mechanism: Mechanism) -> u64 {
 
 /// Whether a rounding error can change the visible keys.
 fn selects_keys(mechanism: Mechanism) -> bool {
-    matches!(mechanism, Mechanism::Hard | Mechanism::LocalP)
+    matches!(
+        mechanism,
+        Mechanism::Hard | Mechanism::LocalP | Mechanism::Moba
+    )
 }
 
 /// The mechanism with random values of its config keys, from the smallest sizes to some beyond the

@@ -3,6 +3,7 @@
 use zoo_spec::{BigBird, LinearFeatures, MechanismConfig};
 
 use super::{Parameter, expected_kv_heads, is_causal, is_key_mask};
+use crate::block_selection::BlockSelection;
 use crate::dropout::splitmix;
 use crate::formula::{FeatureMap, Formula, GatedRecurrence, RelativeTable};
 use crate::linformer::Projections;
@@ -139,6 +140,16 @@ impl Problem {
                         hashing,
                         queries: self.queries(),
                     }),
+                }))
+            }
+            MechanismConfig::Moba(config) => {
+                let has_options = self.alibi || self.bias.is_some() || self.dropout.is_some();
+                if has_options || !is_key_mask(&self.mask) {
+                    return None;
+                }
+                with_formula(Formula::BlockSelection(BlockSelection {
+                    block_size: config.block_size,
+                    top_k: config.top_k,
                 }))
             }
             MechanismConfig::Nystrom(config) => {

@@ -53,6 +53,7 @@ macro_rules! for_each_mechanism {
             longformer::Longformer,
             big_bird::BigBird,
             lsh::Lsh,
+            moba::Moba,
             nystrom::Nystrom,
             linformer::Linformer,
             linear::Linear,

@@ -38,6 +38,8 @@ use zoo_spec::Lsh;
 use self::chunks::{ChunkLayout, Chunks, Round};
 #[cfg(any(feature = "cube", feature = "tch"))]
 use self::device::DeviceLayout;
+#[cfg(any(feature = "cube", feature = "tch"))]
+pub(super) use self::device::gather_rows;
 pub use self::hashing::Hashing;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 use self::normalize::NormalizeRows;

@@ -17,7 +17,7 @@ use crate::cube::op::{self, OperationOutput};
 
 /// The rows `index` of `[rows, width]`. Of `inverse`, `[copies, rows]`, column `i` has the indices
 /// of row `i` in the result. Other rows of the result must have no gradient.
-pub(super) fn gather_rows(
+pub(in crate::mechanisms) fn gather_rows(
     rows: Tensor<2>,
     index: &Tensor<1, Int>,
     inverse: &Tensor<1, Int>,

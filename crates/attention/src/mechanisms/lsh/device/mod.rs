@@ -20,7 +20,7 @@ use burn::backend::TensorMetadata;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use zoo_spec::Lsh;
 
-use self::gather::gather_rows;
+pub(in crate::mechanisms) use self::gather::gather_rows;
 use super::chunks::Chunks;
 use super::hashing::{nearest, round_directions};
 use crate::flash::{flash_with_log_sum_exp, has_kernels};
