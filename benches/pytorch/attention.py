@@ -25,7 +25,7 @@ DEFINITION_LIMIT = 1e-9
 ERROR_LIMIT = {"f32": 1e-3, "f16": 5e-2, "bf16": 2e-1}
 RESULTS = ["context", "d_query", "d_key", "d_value"]
 # In half precision, rounding changes which keys these select.
-SELECTS_KEYS = ["hard", "local-p"]
+SELECTS_KEYS = ["hard", "local-p", "moba", "native-sparse"]
 
 
 def main():
@@ -111,6 +111,7 @@ class Case:
         call.decay = torch.full([1], 0.9, dtype=torch.float64, device=self.device)
         call.sink, call.log_decay, call.strength = ones(1), -ones(1, 1, 8, 1), ones(1, 1, 8, 1)
         call.table = ones(1, call.keys.get("num_buckets", 1))
+        call.branch_gates = ones(1, 1, 8, 3)
         call.differential, call.projection = ones(4, 4), ones(2, 4, 8)
         query, key, value = (ones(1, 1, 8, 8) for _ in range(3))
         call, key, value = prepare(self.kind, call, query, key, value)
@@ -213,27 +214,33 @@ class Case:
         return self.sampled_rows(results)
 
     def solve_by_head(self, *dtypes):
-        """The results in the last of the dtypes, head by head to limit the memory."""
+        """The results in the last of the dtypes, head by head to limit the memory.
+
+        Query heads that select the same keys are solved together.
+        """
         query, key, value, output_grad = self.inputs(*dtypes)
         output_grad = self.masked_grad(output_grad)
         call = self.fixed_call(*dtypes)
         batch, heads = query.shape[:2]
         group = heads // key.shape[1]
+        count = group if self.kind == "native-sparse" else 1
         totals = [torch.zeros_like(x) for x in (output_grad, query, key, value)]
         for example in range(batch):
-            for head in range(heads):
-                at = lambda x, head: x[example, head][None, None]
-                tensors = [at(query, head), at(key, head // group), at(value, head // group)]
+            for head in range(0, heads, count):
+                at = lambda x, heads: x[example : example + 1, heads]
+                own, shared = slice(head, head + count), slice(head // group, head // group + 1)
+                tensors = [at(query, own), at(key, shared), at(value, shared)]
                 part = call.head(example, head)
+                if call.branch_gates is not None:
+                    part.branch_gates = at(call.branch_gates, own)
                 if self.kind in RECURRENCES:
                     # Gates belong to key and value heads.
                     gates = call.head(example, head // group)
                     part.log_decay, part.strength = gates.log_decay, gates.strength
                 part.noise = self.noise(query.dtype, example * heads + head, 1, 1)
-                results = self.differentiate(part, tensors, at(output_grad, head))
-                heads_of_results = (head, head, head // group, head // group)
-                for total, part, of in zip(totals, results, heads_of_results):
-                    total[example, of] += part[0, 0]
+                results = self.differentiate(part, tensors, at(output_grad, own))
+                for total, part, of in zip(totals, results, (own, own, shared, shared)):
+                    total[example, of] += part[0]
         return self.sampled_rows(totals[: len(results)])
 
 

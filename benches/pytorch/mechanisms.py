@@ -29,6 +29,7 @@ class Call:
     table: torch.Tensor | None = None  # [heads, num_buckets]
     log_decay: torch.Tensor | None = None  # [batch, heads, seq_k, 1 or d_head]
     strength: torch.Tensor | None = None  # [batch, heads, seq_k, 1]
+    branch_gates: torch.Tensor | None = None  # [batch, heads, seq_k, 3]
     differential: torch.Tensor | None = None  # [4, d_head / 2]
     projection: torch.Tensor | None = None  # [2, rank, length]
     blocks: torch.Tensor | None = None  # [blocks, blocks], True is visible
@@ -47,7 +48,7 @@ class Call:
 
         names = ["vector", "matrix", "decay", "sink", "table"]
         parts = {name: select(getattr(self, name), head) for name in names}
-        names = ["visible", "noise", "hashes", "state", "log_decay", "strength"]
+        names = ["visible", "noise", "hashes", "state", "log_decay", "strength", "branch_gates"]
         parts |= {name: select(getattr(self, name), example, head) for name in names}
         return dataclasses.replace(self, **parts)
 
@@ -290,29 +291,68 @@ def lsh(call, query, key, value):
     return (weights * context[..., :-1]).sum(2)
 
 
-# Selected blocks (MoBA).
+# Selected blocks (MoBA), and a gated sum with means of blocks and a window (NSA).
+
+
+def block_means(x, size):
+    """[batch, heads, blocks, width]; the last block may be shorter."""
+    seq = x.shape[2]
+    starts = torch.arange(0, seq, size, device=x.device)
+    counts = (seq - starts).clamp(max=size)[:, None]
+    return F.pad(x, (0, 0, 0, -seq % size)).unflatten(2, (-1, size)).sum(3) / counts
+
+
+def selected_keys(scores, own, size, top_k, causal, seq_k):
+    """The keys of the own block of a query and of those with the largest scores, `top_k` together."""
+    block = torch.arange(scores.shape[-1], device=scores.device)
+    scores = scores.masked_fill(own // size == block, math.inf)
+    if causal:
+        scores = scores.masked_fill(block > own // size, -math.inf)
+    best = scores.topk(min(top_k, len(block)), dim=-1)
+    selected = torch.zeros_like(scores, dtype=torch.bool)
+    selected = selected.scatter(-1, best.indices, best.values > -math.inf)
+    keys = selected.repeat_interleave(size, -1)[..., :seq_k]
+    return keys & (torch.arange(seq_k, device=keys.device) <= own) if causal else keys
 
 
 def moba(call, query, key, value):
     key, value = repeat_kv(query, key, value)
-    (seq_q, seq_k), size = (query.shape[2], key.shape[2]), call.keys["block_size"]
-    blocks = -(-seq_k // size)
-    starts = torch.arange(0, seq_k, size, device=query.device)
-    counts = (seq_k - starts).clamp(max=size)[:, None]
-    padded = F.pad(key.detach(), (0, 0, 0, blocks * size - seq_k))
-    means = padded.unflatten(2, (blocks, size)).sum(3) / counts
-    own = (torch.arange(seq_q, device=query.device)[:, None] + seq_k - seq_q) // size
-    block = torch.arange(blocks, device=query.device)
-    gate = query.detach() @ means.transpose(-2, -1)  # [batch, heads, seq_q, blocks]
-    gate = gate.masked_fill(own == block, math.inf)
-    if call.causal:
-        gate = gate.masked_fill(block > own, -math.inf)
-    best = gate.topk(min(call.keys["top_k"], blocks), dim=-1)
-    selected = torch.zeros_like(gate, dtype=torch.bool).scatter(-1, best.indices, best.values > -math.inf)
-    visible = selected.repeat_interleave(size, -1)[..., :seq_k]
-    if call.causal:
-        visible = visible & torch.ones_like(visible[0, 0]).tril()
+    size, seq_k = call.keys["block_size"], key.shape[2]
+    own, _ = positions(query, key)
+    scores = query.detach() @ block_means(key.detach(), size).transpose(-2, -1)
+    visible = selected_keys(scores, own[:, None], size, call.keys["top_k"], call.causal, seq_k)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, scale=call.scale)
+
+
+def native_sparse(call, query, key, value):
+    size, seq_k, kv_heads = call.keys["block_size"], key.shape[2], key.shape[1]
+    causal = call.causal or query.shape[2] == 1 < seq_k  # a decoding step
+    own, j = positions(query, key)
+    own = own[:, None]
+    key, value = repeat_kv(query, key, value)
+    key_means, value_means = block_means(key, size), block_means(value, size)
+    scale = call.scale_or(query.shape[-1] ** -0.5)
+    scores = query @ key_means.transpose(-2, -1) * scale  # [batch, heads, seq_q, blocks]
+    if causal:
+        last = size * torch.arange(1, scores.shape[-1] + 1, device=scores.device) - 1
+        scores = scores.masked_fill(last > own, -math.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)  # NaN if there is no complete block
+    # Query heads that share keys select the same blocks.
+    group = query.shape[1] // kv_heads
+    importance = weights.detach().unflatten(1, (kv_heads, group)).sum(2)
+    selected = selected_keys(importance, own, size, call.keys["top_k"], causal, seq_k)
+    window = (own - j).abs() <= call.keys["window"]
+    if causal:
+        window = window & (j <= own)
+    branches = [
+        weights @ value_means,
+        F.scaled_dot_product_attention(
+            query, key, value, attn_mask=selected.repeat_interleave(group, 1), scale=scale
+        ),
+        F.scaled_dot_product_attention(query, key, value, attn_mask=window, scale=scale),
+    ]
+    gates = call.branch_gates[:, :, seq_k - query.shape[2] :].split(1, dim=-1)
+    return sum(gate * branch for gate, branch in zip(gates, branches))
 
 
 # Attention to means or sums over the sequence.
@@ -585,6 +625,7 @@ MECHANISMS = {
     "bigbird": sdpa,
     "lsh": lsh,
     "moba": moba,
+    "native-sparse": native_sparse,
     "nystrom": nystrom,
     "linformer": linformer,
     "linear": linear,

@@ -25,6 +25,7 @@ pages! {
     lsh: "docs/mechanisms/lsh.md",
     mla: "docs/mechanisms/mla.md",
     moba: "docs/mechanisms/moba.md",
+    native_sparse: "docs/mechanisms/native-sparse.md",
     nystrom: "docs/mechanisms/nystrom.md",
     positions: "docs/theory/positions.md",
     relative: "docs/mechanisms/relative.md",

@@ -56,7 +56,7 @@ pub(crate) fn cross_attention(opened: &OpenDevice) -> Outcome {
         println!("{:18}{support}", mechanism.name());
     }
     let expected = "relative forgetting sliding-window block strided fixed longformer bigbird lsh moba \
-                    nystrom cosformer retention lightning mamba2 gla delta gated-delta kda";
+                    native-sparse nystrom cosformer retention lightning mamba2 gla delta gated-delta kda";
     assert_eq!(unsupported.join(" "), expected);
     Ok(())
 }

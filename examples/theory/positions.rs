@@ -117,6 +117,7 @@ pub(crate) fn position_encodings(opened: &OpenDevice) -> Outcome {
     let without_scores = [
         "lsh",
         "moba",
+        "native-sparse",
         "nystrom",
         "linformer",
         "linear",

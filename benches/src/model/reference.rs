@@ -125,7 +125,8 @@ fn selects_keys(mechanism: Mechanism) -> bool {
         Formula::Argmax
         | Formula::Sampled { .. }
         | Formula::Lsh(_)
-        | Formula::BlockSelection(_) => true,
+        | Formula::BlockSelection(_)
+        | Formula::NativeSparse(_) => true,
         Formula::Softmax
         | Formula::Additive(_)
         | Formula::Multiplicative(_)

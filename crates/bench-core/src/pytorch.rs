@@ -403,6 +403,7 @@ mod tests {
                 Mechanism::Relative => &["table"],
                 Mechanism::Forgetting | Mechanism::Gla => &["log_decay"],
                 Mechanism::Delta => &["strength"],
+                Mechanism::NativeSparse => &["branch_gates"],
                 Mechanism::Mamba2 | Mechanism::GatedDelta | Mechanism::Kda => {
                     &["log_decay", "strength"]
                 }

@@ -99,6 +99,13 @@ fn forward_flops(problem: &Problem, pass: Pass) -> f64 {
             let attend = keys * (problem.d_head + problem.d_value);
             return 2.0 * (problem.queries() * (blocks * problem.d_head + attend)) as f64;
         }
+        Formula::NativeSparse(branches) => {
+            // The means of all blocks, the keys of the selected ones, and those of the window.
+            let blocks = problem.seq_k.div_ceil(branches.block_size);
+            let selected = (branches.top_k * branches.block_size).min(problem.seq_k);
+            let keys = blocks + selected + branches.window.min(problem.seq_k);
+            return 2.0 * (problem.queries() * keys * (problem.d_head + problem.d_value)) as f64;
+        }
         // The landmarks, and the iterations on their scores, of which there are four products.
         &Formula::Nystrom {
             landmarks,

@@ -90,7 +90,7 @@ fn works(browser: &Path, width: u32, name: &str) -> Result<(), Failed> {
     // with the seven sparse mechanisms, eight lines are hidden. Then, only flash is shown.
     let expected = format!(
         "n = 4,096; grouped-query 176 ms; multiplicative 164 ms; 8; true; 1; 1; hidden; \
-         4,096; lsh; 37; sliding-window; descending; additive; strided; false; 176 ms; TIMED OUT; \
+         4,096; lsh; 38; sliding-window; descending; additive; strided; false; 176 ms; TIMED OUT; \
          {width}; {columns}; true; true"
     );
     if results != expected {

@@ -6,8 +6,8 @@ use burn::tensor::{DType, Device, Gradients, Tensor, TensorData, s};
 use zoo_attention::MechanismConfig;
 use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::{
-    Hashing, init_differential, init_log_decays, init_matrix, init_projection, init_strengths,
-    init_table, init_vector,
+    Hashing, init_branch_gates, init_differential, init_log_decays, init_matrix, init_projection,
+    init_strengths, init_table, init_vector,
 };
 use zoo_attention::scan::RandomFeatures;
 use zoo_oracle::{
@@ -95,6 +95,7 @@ pub fn reference_problem(
             width,
         } => init_log_decays([batch, heads, seq, width]),
         Parameter::Strengths { batch, heads, seq } => init_strengths([batch, heads, seq, 1]),
+        Parameter::BranchGates { batch, heads, seq } => init_branch_gates([batch, heads, seq, 3]),
         Parameter::Differential { half } => rounded(init_differential(half), dtype),
         Parameter::Projections { rank, length } => rounded(init_projection(rank, length), dtype),
         Parameter::Vector { heads, d_head } => rounded(init_vector(heads, d_head), dtype),
@@ -128,6 +129,7 @@ pub fn reference_problem(
         | Formula::Linear(_)
         | Formula::Lsh(_)
         | Formula::BlockSelection(_)
+        | Formula::NativeSparse(_)
         | Formula::Retention(_)
         | Formula::Gated(_)
         | Formula::Nystrom { .. }

@@ -80,7 +80,7 @@ impl BlockSelection {
 }
 
 /// Whether key lengths or padding mask a key.
-fn is_masked_key(mask: &Mask, problem: &Problem, example: usize, key: usize) -> bool {
+pub(crate) fn is_masked_key(mask: &Mask, problem: &Problem, example: usize, key: usize) -> bool {
     match mask {
         Mask::KeyLengths(_) | Mask::KeyPadding(_) => mask.mask_row(problem, [example, 0, 0])[key],
         Mask::All(parts) => parts

@@ -4,8 +4,8 @@
 use zoo_spec::{Linear, LinearFeatures, LocalP, Lsh, Mechanism, MechanismConfig, Performer};
 
 use crate::{
-    FeatureMap, Formula, GatedRecurrence, Inputs, Mask, Parameter, Problem, Projections,
-    RelativeTable, catalogue, solve,
+    FeatureMap, Formula, GatedBranches, GatedRecurrence, Inputs, Mask, Parameter, Problem,
+    Projections, RelativeTable, catalogue, solve,
 };
 
 /// `Σ output_grad · context`
@@ -94,6 +94,7 @@ fn input_gradients_match() {
         Mechanism::Additive.into(),
         Lsh::new(2, 2, 0).into(),
         Mechanism::Moba.small_for_tests(),
+        Mechanism::NativeSparse.small_for_tests(),
         LocalP { window: 2 }.into(),
         Mechanism::Sink.small_for_tests(),
         Mechanism::Sigmoid.into(),
@@ -139,7 +140,9 @@ fn random_parameter(parameter: Parameter) -> Vec<f32> {
             values.iter().map(sign).collect()
         }
         Parameter::LogDecays { .. } => values.iter().map(|x| -x.abs()).collect(),
-        Parameter::Strengths { .. } => values.iter().map(|x| x.abs().min(1.0)).collect(),
+        Parameter::Strengths { .. } | Parameter::BranchGates { .. } => {
+            values.iter().map(|x| x.abs().min(1.0)).collect()
+        }
         _ => values,
     }
 }
@@ -223,7 +226,7 @@ fn other_parameter_gradients_match() {
         .with_kv_heads(1);
     let inputs = problem.inputs();
     type Build = fn(&[f32]) -> Formula;
-    let formulas: [(usize, Build); 8] = [
+    let formulas: [(usize, Build); 9] = [
         (2, |values| Formula::Sink(values.to_vec())),
         (2 * 2 * 8, |values| Formula::Forgetting(values.to_vec())),
         (4 * 2, |values| Formula::Differential {
@@ -239,6 +242,14 @@ fn other_parameter_gradients_match() {
                 rank: 3,
                 length: 9,
                 values: values.to_vec(),
+            })
+        }),
+        (2 * 2 * 8 * 3, |values| {
+            Formula::NativeSparse(GatedBranches {
+                block_size: 2,
+                top_k: 2,
+                window: 1,
+                gates: values.to_vec(),
             })
         }),
         (2 * 6, |values| {

@@ -3,6 +3,7 @@
 use crate::block_selection::BlockSelection;
 use crate::linformer::Projections;
 use crate::lsh::Hashing;
+use crate::native_sparse::GatedBranches;
 
 /// Formula of the attention weights.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -59,6 +60,8 @@ pub enum Formula {
     Lsh(Hashing),
     /// Softmax over the keys of selected blocks.
     BlockSelection(BlockSelection),
+    /// A gated sum of softmax over the means of blocks, the keys of selected blocks, and a window.
+    NativeSparse(GatedBranches),
     /// `scale · γ^(i - j) q_i·k_j`, with a `γ` for each KV head.
     Retention(Vec<f64>),
     /// A recurrence whose decays depend on the position.

@@ -7,6 +7,7 @@ use crate::gated::solve_gated;
 use crate::linear::solve_linear;
 use crate::linformer::{Projections, solve_linformer};
 use crate::lsh::solve_lsh;
+use crate::native_sparse::{GatedBranches, solve_native_sparse};
 use crate::nystrom::solve_nystrom;
 use crate::problem::{Inputs, Problem};
 use crate::scores::solve_scores;
@@ -39,8 +40,8 @@ pub struct Solution {
     /// Shape of the problem's bias; empty if it has none.
     pub d_bias: Vec<f64>,
     /// Gradient of sinks, of biases of relative positions, of the logarithms of decays, of projections
-    /// along the sequence, or of the vectors of differential attention, in the shape of the parameter. Of a recurrence, those of
-    /// the decays, then those of the strengths.
+    /// along the sequence, of gates of branches, or of the vectors of differential attention, in the shape of the
+    /// parameter. Of a recurrence, those of the decays, then those of the strengths.
     pub d_parameter: Vec<f64>,
     /// `[heads, d_head]`: gradient of the vectors of an additive score or of predicted positions.
     pub d_vector: Vec<f64>,
@@ -85,6 +86,7 @@ impl Solution {
                 | Formula::Forgetting(values)
                 | Formula::Relative(RelativeTable { values, .. })
                 | Formula::Linformer(Projections { values, .. })
+                | Formula::NativeSparse(GatedBranches { gates: values, .. })
                 | Formula::Differential {
                     vectors: values, ..
                 } => vec![0.0; values.len()],
@@ -136,6 +138,7 @@ pub fn solve_for(problem: &Problem, inputs: &Inputs, queries: &[usize]) -> Solut
         &Formula::BlockSelection(selection) => {
             solve_block_selection(problem, selection, inputs, queries)
         }
+        Formula::NativeSparse(branches) => solve_native_sparse(problem, branches, inputs, queries),
         Formula::Linear(features) => solve_linear(problem, Some(features), &[], inputs, queries),
         Formula::Retention(decays) => solve_linear(problem, None, decays, inputs, queries),
         Formula::Gated(gates) => solve_gated(problem, gates, inputs, queries),

@@ -80,6 +80,7 @@ impl Entropies {
             | WeightFunction::Hard(_) => materialised_entropies(weight_fn, query, key, options),
             WeightFunction::Retention(_)
             | WeightFunction::Gated(_)
+            | WeightFunction::Branches(..)
             | WeightFunction::Sink(_)
             | WeightFunction::Sigmoid
             | WeightFunction::Differential(_)

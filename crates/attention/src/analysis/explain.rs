@@ -15,6 +15,7 @@ use crate::mechanisms::hard::hard_with_weights;
 use crate::mechanisms::linformer::projected_weights;
 use crate::mechanisms::local_p::local_predictive_with_weights;
 use crate::mechanisms::moba::moba_mask;
+use crate::mechanisms::native_sparse::native_sparse_weights;
 use crate::mechanisms::nystrom::landmark_weights;
 use crate::mechanisms::standard::{apply_score_options, dot_products, softmax as weights_of};
 use crate::mechanisms::{self, Call, Inputs, MechanismConfig, Params, additive, multiplicative};
@@ -129,6 +130,9 @@ pub(crate) fn explain_with(
             let scores = dot_products(widen(selected()), widen(key), scale, &shape);
             let scores = apply_score_options(scores, options, &shape, rows.iter().copied());
             narrow(weights_of(scores, Some(mask)), stored)
+        }
+        WeightFunction::Branches(config, gates) => {
+            native_sparse_weights(OP, config, [&query, &key], gates, options, &shape, rows)
         }
         WeightFunction::Sink(sink) => {
             let (scores, mask) = masked(dot_products(widen(selected()), widen(key), scale, &shape));

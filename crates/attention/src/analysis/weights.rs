@@ -1,7 +1,7 @@
 //! The weight function of each mechanism, independent of how the mechanism is computed.
 
 use burn::tensor::Tensor;
-use zoo_spec::{Lsh, Moba, Nystrom};
+use zoo_spec::{Lsh, Moba, NativeSparse, Nystrom};
 
 use crate::mechanisms::Gates;
 use crate::scan::{FeatureMap, Update};
@@ -23,6 +23,9 @@ pub(crate) enum WeightFunction {
     Hashed(Lsh),
     /// Softmax over the keys of selected blocks.
     Blocks(Moba),
+    /// The gated sum of softmax over means of blocks, the keys of selected blocks, and a window, with the
+    /// gates `[batch, heads, seq_k, 3]`.
+    Branches(NativeSparse, Tensor<4>),
     /// Softmax over the keys and a sink, `[heads]`.
     Sink(Tensor<1>),
     /// The sigmoid of dot products.

@@ -52,6 +52,7 @@ pub fn delta_rule(
     let gates = Gates {
         log_decay,
         strength: Some(strength),
+        branches: None,
     };
     let scale = options.scale.unwrap_or(1.0 / (d_head as f64).sqrt());
     gated(

@@ -36,7 +36,7 @@ impl Attention for Forgetting {
         let log_decay = activation::log_sigmoid(widen(logits));
         Some(Gates {
             log_decay: Some(split_heads(log_decay, heads)),
-            strength: None,
+            ..Gates::default()
         })
     }
 

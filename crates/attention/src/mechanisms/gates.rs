@@ -15,6 +15,9 @@ pub(crate) struct Gates {
     pub(crate) log_decay: Option<Tensor<4>>,
     /// `[batch, heads, seq_k, 1]`: by how much a position changes a state. `None` is 1.
     pub(crate) strength: Option<Tensor<4>>,
+    /// `[batch, heads, seq_k, branches]`: by what a position multiplies the result of each branch of a
+    /// mechanism. `None` is not 1, but their initial values.
+    pub(crate) branches: Option<Tensor<4>>,
 }
 
 impl Gates {
@@ -27,6 +30,7 @@ impl Gates {
         Self {
             log_decay: join(&self.log_decay, &later.log_decay),
             strength: join(&self.strength, &later.strength),
+            branches: join(&self.branches, &later.branches),
         }
     }
 
@@ -40,12 +44,13 @@ impl Gates {
         Self {
             log_decay: self.log_decay.clone().map(&function),
             strength: self.strength.clone().map(&function),
+            branches: self.branches.clone().map(&function),
         }
     }
 
     /// Number of elements.
     pub(crate) fn num_elements(&self) -> usize {
-        let gates = [&self.log_decay, &self.strength];
+        let gates = [&self.log_decay, &self.strength, &self.branches];
         let counts = gates.into_iter().flatten();
         counts.map(|gate| gate.shape().num_elements()).sum()
     }
@@ -81,6 +86,11 @@ pub fn init_strengths(dims: [usize; 4]) -> Vec<f32> {
     initial(1, dims, |normal| (1.0 / (1.0 + (-normal).exp())) as f32)
 }
 
+/// The same for gates of branches, `[batch, heads, seq, branches]`: sigmoids of normal values.
+pub fn init_branch_gates(dims: [usize; 4]) -> Vec<f32> {
+    initial(2, dims, |normal| (1.0 / (1.0 + (-normal).exp())) as f32)
+}
+
 fn initial(kind: u64, dims: [usize; 4], function: fn(f64) -> f32) -> Vec<f32> {
     static MEMO: Memo<(u64, [usize; 4]), Vec<f32>> = Memo::new();
     // Distinguishes them from other parameters.
@@ -104,6 +114,12 @@ pub(crate) fn initial_log_decays(dims: [usize; 4], like: &Tensor<4>) -> Tensor<4
 /// [`init_strengths`] on the device of a tensor, in `f32`.
 pub(crate) fn initial_strengths(dims: [usize; 4], like: &Tensor<4>) -> Tensor<4> {
     let values = TensorData::new(init_strengths(dims), dims);
+    Tensor::from_data(values, (&like.device(), DType::F32))
+}
+
+/// [`init_branch_gates`] on the device of a tensor, in `f32`.
+pub(crate) fn initial_branch_gates(dims: [usize; 4], like: &Tensor<4>) -> Tensor<4> {
+    let values = TensorData::new(init_branch_gates(dims), dims);
     Tensor::from_data(values, (&like.device(), DType::F32))
 }
 

@@ -63,6 +63,7 @@ pub fn gated_linear(
     let gates = Gates {
         log_decay: Some(log_decay),
         strength,
+        branches: None,
     };
     let scale = options.scale.unwrap_or(1.0 / (d_head as f64).sqrt());
     gated(

@@ -11,14 +11,16 @@
 //!
 //! Lu et al., [MoBA: Mixture of Block Attention for Long-Context LLMs](https://arxiv.org/abs/2502.13189), 2025.
 
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::{Bool, Tensor};
 use zoo_spec::Moba;
 
-use super::block_selection::{BlockScores, BlockSelection, Visibility, attend_to_blocks};
+use super::block_selection::{
+    BlockMeans, BlockSelection, Visibility, attend_to_blocks, check_sizes_and_options,
+};
 use super::{Attention, Call, Inputs, Params};
 use crate::analysis::weights::WeightFunction;
 use crate::precision::{narrow, widen};
-use crate::scan::KeyMask;
+use crate::scan::{KeyMask, grouped_matmul};
 use crate::{AttentionOptions, AttentionOutput, AttentionShape};
 
 impl Attention for Moba {
@@ -84,15 +86,15 @@ fn select<'a>(
     options: &AttentionOptions,
     shape: &'a AttentionShape,
 ) -> (BlockSelection, Visibility<'a>, KeyMask) {
-    for (name, size) in [("block_size", config.block_size), ("top_k", config.top_k)] {
-        assert!(size > 0, "{op}: {name} must be at least 1, got 0");
-    }
-    reject_position_options(op, options);
+    check_sizes_and_options(op, config.block_size, config.top_k, options);
     let key_mask = KeyMask::from_pattern(op, &options.pattern, shape, &query.device());
     let visibility = Visibility::new(shape, &key_mask, config.block_size);
     let [query, key] = [query, key].map(|rows| widen(rows.clone().detach()));
-    let scores = BlockScores::new(key_mask.clear(key), &visibility);
-    let selection = BlockSelection::largest(query, &scores, &visibility, config.top_k);
+    let means = BlockMeans::new(&visibility, &query.device());
+    let of_keys = means.of(key_mask.clear(key), &visibility).swap_dims(2, 3);
+    let scores = |rows| grouped_matmul(query.clone().slice_dim(2, rows), of_keys.clone());
+    let (heads, top_k) = (shape.heads, config.top_k);
+    let selection = BlockSelection::largest(heads, scores, &means, &visibility, top_k);
     (selection, visibility, key_mask)
 }
 
@@ -106,33 +108,5 @@ pub(crate) fn moba_mask(
     rows: &[usize],
 ) -> Tensor<4, Bool> {
     let (selection, visibility, _) = select(op, config, [query, key], options, shape);
-    let [batch, heads, _, seq_k] = shape.scores();
-    let mut mask = Vec::with_capacity(batch * heads * rows.len() * seq_k);
-    for head in 0..batch * heads {
-        for &row in rows {
-            let blocks = selection.blocks(head, row);
-            mask.extend((0..seq_k).map(|key| {
-                let block = (key / config.block_size) as u32;
-                !blocks.contains(&block) || !visibility.is_visible(head / heads, row, key)
-            }));
-        }
-    }
-    let mask = TensorData::new(mask, [batch, heads, rows.len(), seq_k]);
-    Tensor::from_data(mask, &query.device())
-}
-
-/// Panics if an option depends on the positions of keys, which are gathered.
-fn reject_position_options(op: &str, options: &AttentionOptions) {
-    let drops = |dropout: &crate::Dropout| dropout.probability > 0.0;
-    for (name, is_set) in [
-        ("ALiBi", options.alibi.is_some()),
-        ("a bias", options.has_bias()),
-        ("a score function", options.score_mod.is_some()),
-        ("dropout", options.dropout.as_ref().is_some_and(drops)),
-    ] {
-        assert!(
-            !is_set,
-            "{op}: {name} is not supported, since it gathers the keys of the selected blocks"
-        );
-    }
+    selection.dense_mask(&visibility, rows, &query.device())
 }

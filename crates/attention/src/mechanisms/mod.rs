@@ -17,7 +17,7 @@ pub use zoo_spec::{LinearFeatures, Mechanism, MechanismConfig, for_each_mechanis
 pub(crate) use self::attention::{Attention, Call, Inputs, Retained, pair_flops, projection_flops};
 pub use self::fixed::fixed;
 pub(crate) use self::gates::Gates;
-pub use self::gates::{init_log_decays, init_strengths};
+pub use self::gates::{init_branch_gates, init_log_decays, init_strengths};
 pub use self::lsh::{Hashing, lsh};
 pub(crate) use self::lsh::{lsh_mask, normalize_rows};
 pub(crate) use self::params::{HeadSizes, Mode, Params, matrix_param, vector_param};

@@ -33,6 +33,8 @@ pub struct MechanismParams {
     pub log_rate: Option<Param<Tensor<1>>>,
     /// `d_input -> n_heads_kv`: the logits of strengths.
     pub strength: Option<Linear>,
+    /// `d_input -> n_heads * 3`: the logits of the gates of branches.
+    pub branches: Option<Linear>,
     /// `[4, d_head / 2]`: the vectors of the λ of differential attention.
     pub differential: Option<Param<Tensor<2>>>,
     /// `[2, rank, length]`: projections of keys and of values along the sequence.

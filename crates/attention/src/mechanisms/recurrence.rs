@@ -133,10 +133,9 @@ impl<T: Recurrence> Attention for T {
             split_heads(activation::sigmoid(logits), sizes.kv_heads)
         });
         let Some(logits) = decay else {
-            let log_decay = None;
             return Some(Gates {
-                log_decay,
                 strength,
+                ..Gates::default()
             });
         };
         let kv_heads = sizes.kv_heads;
@@ -145,6 +144,7 @@ impl<T: Recurrence> Attention for T {
             None => Gates {
                 log_decay: Some(activation::log_sigmoid(logits).div_scalar(16.0)),
                 strength,
+                branches: None,
             },
             Some(log_rate) => {
                 let steps = activation::softplus(logits, 1.0);
@@ -155,6 +155,7 @@ impl<T: Recurrence> Attention for T {
                         Strength::StepSize => Some(steps),
                         Strength::None | Strength::Sigmoid => strength,
                     },
+                    branches: None,
                 }
             }
         })
@@ -167,6 +168,7 @@ impl<T: Recurrence> Attention for T {
         Some(Gates {
             log_decay: width.map(|width| initial_log_decays([batch, kv_heads, seq, width], key)),
             strength: has_strength.then(|| initial_strengths([batch, kv_heads, seq, 1], key)),
+            branches: None,
         })
     }
 

@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use super::{MultiHeadAttention, Positions, project};
 use crate::decode::cache::select_batch;
 use crate::mechanisms::linear::linear;
-use crate::mechanisms::{self, ConvolutionInputs, Inputs, LocalM, MechanismConfig};
+use crate::mechanisms::{self, ConvolutionInputs, Gates, Inputs, LocalM, MechanismConfig};
 use crate::scan::{FeatureMap, LinearState};
 use crate::{AttentionError, DecodeCache, Pattern, flash};
 
@@ -17,6 +17,8 @@ pub struct ProjectedMemory {
     value: Tensor<4>,
     /// The recurrent state after the whole sequence, for linear attention, and its feature map.
     state: Option<(LinearState, FeatureMap)>,
+    /// Gates of its positions, if the mechanism has them.
+    gates: Option<Gates>,
 }
 
 impl ProjectedMemory {
@@ -29,6 +31,7 @@ impl ProjectedMemory {
             key: select_batch(self.key.clone(), batch),
             value: select_batch(self.value.clone(), batch),
             state: state.map(|(state, features)| (state.select(batch), features.clone())),
+            gates: (self.gates.as_ref()).map(|gates| gates.map(|gate| select_batch(gate, batch))),
         }
     }
 }
@@ -153,6 +156,7 @@ impl MultiHeadAttention {
     ///
     /// If the mechanism computes its keys from its queries (`lsh`).
     pub fn project_memory(&self, key: Tensor<3>, value: Tensor<3>) -> ProjectedMemory {
+        let gates = self.gates(&key);
         let (key, value) = match &self.latent {
             Some(latent) => {
                 let rows = self.latent_rows(latent, key, 0);
@@ -169,7 +173,12 @@ impl MultiHeadAttention {
             state.extend(key.clone(), value.clone(), scale);
             (state, features)
         });
-        ProjectedMemory { key, value, state }
+        ProjectedMemory {
+            key,
+            value,
+            state,
+            gates,
+        }
     }
 
     /// Cross-attention to a projected memory. The output equals that of [`forward`](Self::forward)
@@ -196,7 +205,10 @@ impl MultiHeadAttention {
             // With the features of the memory: those of the layer may have been resampled since.
             (Some((_, features)), _) => linear(query, key, value, features.clone(), &options),
             (None, _) => {
-                let inputs = Inputs::new([query, key, value]);
+                let inputs = Inputs {
+                    gates: memory.gates.clone(),
+                    ..Inputs::new([query, key, value])
+                };
                 self.attend(inputs, &options).context
             }
         };

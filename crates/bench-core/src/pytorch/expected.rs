@@ -123,6 +123,11 @@ fn parameter_values(
             let sigmoid = |x: &f32| 1.0 / (1.0 + (-x).exp());
             (name, values.iter().map(sigmoid).collect())
         }
+        Parameter::BranchGates { .. } => {
+            let (name, values) = normals("branch_gates", 1.0);
+            let sigmoid = |x: &f32| 1.0 / (1.0 + (-x).exp());
+            (name, values.iter().map(sigmoid).collect())
+        }
         Parameter::Differential { .. } => normals("differential", 0.1),
         Parameter::Projections { length, .. } => normals("projection", (length as f64).powf(-0.5)),
         Parameter::Vector { d_head, .. } => normals("vector", (d_head as f64).powf(-0.5)),

@@ -35,6 +35,7 @@ pub(super) fn unsupported_reason(case: &Case) -> Option<String> {
         Mechanism::LocalP
             | Mechanism::Lsh
             | Mechanism::Moba
+            | Mechanism::NativeSparse
             | Mechanism::Nystrom
             | Mechanism::Linformer
             | Mechanism::Linear
@@ -63,7 +64,8 @@ pub(super) fn unsupported_reason(case: &Case) -> Option<String> {
     if is_plain && has_fully_masked_query(problem) {
         return Some("in PyTorch, the softmax of fully masked queries is NaN".to_owned());
     }
-    let has_pattern = Difference::from(*mechanism) == Difference::MaskedKeys;
+    let has_pattern = Difference::from(*mechanism) == Difference::MaskedKeys
+        || *mechanism == Mechanism::NativeSparse;
     if has_pattern && problem.seq_q > problem.seq_k {
         return Some("in PyTorch, it does not support more queries than keys".to_owned());
     }

@@ -5,7 +5,7 @@ use zoo_attention::flash::FlashKernel;
 use zoo_attention::mechanisms::linear::linear;
 use zoo_attention::mechanisms::{
     BigBird, Cosformer, Fixed, Linear, LinearFeatures, Linformer, Lsh, MechanismKernel, Moba,
-    Nystrom, Performer, Relative, Sigmoid, Sink, Strided, selected_kernel_of,
+    NativeSparse, Nystrom, Performer, Relative, Sigmoid, Sink, Strided, selected_kernel_of,
 };
 use zoo_attention::scan::{FeatureMap, LinearState, RandomFeatures, ScanKernel};
 use zoo_oracle::{Precision, expected_kv_heads};
@@ -87,6 +87,14 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         .with_d_value(12)
         .with_mask(Mask::Causal);
     let moba = |block_size, top_k| Moba { block_size, top_k }.into();
+    let native_sparse = |block_size, top_k, window| {
+        NativeSparse {
+            block_size,
+            top_k,
+            window,
+        }
+        .into()
+    };
     let nystrom = Nystrom {
         landmarks: 24,
         iterations: 6,
@@ -139,8 +147,12 @@ fn extra_problems() -> Vec<(&'static str, MechanismConfig, Problem)> {
         ("cosformer", Mechanism::Cosformer.into(), grouped.clone()),
         ("moba", moba(10, 3), grouped.clone()),
         // More than 64 queries select a block, others are not selected at all, and the last is short.
-        ("moba", moba(40, 2), causal_lengths),
-        ("moba", moba(120, 3), long_blocks),
+        ("moba", moba(40, 2), causal_lengths.clone()),
+        ("moba", moba(120, 3), long_blocks.clone()),
+        ("native-sparse", native_sparse(10, 3, 12), grouped.clone()),
+        ("native-sparse", native_sparse(40, 2, 70), causal_lengths),
+        ("native-sparse", native_sparse(120, 3, 0), long_blocks),
+        ("native-sparse", native_sparse(16, 2, 20), lengths.clone()),
         ("nystrom", nystrom, grouped.clone()),
         ("nystrom", nystrom, lengths.clone()),
         ("linformer", linformer, grouped.clone()),
@@ -356,7 +368,15 @@ const TESTS: &[(&str, Test)] = &[
             iterations: 6,
         };
         let moba = |block_size, top_k| Moba { block_size, top_k };
-        let invalid: [(MechanismConfig, &str); 8] = [
+        let native_sparse = |block_size, top_k| NativeSparse {
+            block_size,
+            top_k,
+            window: 1,
+        };
+        let blocks = "native sparse attention: block_size";
+        let invalid: [(MechanismConfig, &str); 10] = [
+            (native_sparse(0, 1).into(), blocks),
+            (native_sparse(1, 0).into(), "native sparse attention: top_k"),
             (moba(0, 1).into(), "block attention: block_size"),
             (moba(1, 0).into(), "block attention: top_k"),
             (nystrom.into(), "Nyström attention: landmarks"),

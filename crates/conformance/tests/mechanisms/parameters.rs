@@ -7,11 +7,12 @@ use zoo_attention::mechanisms::delta::delta_rule;
 use zoo_attention::mechanisms::differential::{differential, lambda};
 use zoo_attention::mechanisms::forgetting::forgetting;
 use zoo_attention::mechanisms::gla::gated_linear;
-use zoo_attention::mechanisms::init_matrix;
 use zoo_attention::mechanisms::linformer::linformer;
 use zoo_attention::mechanisms::local_p::{local_predictive, local_predictive_with_weights};
 use zoo_attention::mechanisms::multiplicative::multiplicative;
-use zoo_oracle::{GatedRecurrence, Precision, Projections, RelativeTable, normals};
+use zoo_attention::mechanisms::native_sparse::native_sparse;
+use zoo_attention::mechanisms::{NativeSparse, init_matrix};
+use zoo_oracle::{GatedBranches, GatedRecurrence, Precision, Projections, RelativeTable, normals};
 
 use crate::prelude::*;
 
@@ -109,6 +110,8 @@ enum Other {
     DeltaByRow,
     /// Projections along the sequence.
     Projections,
+    /// Gates of branches.
+    BranchGates,
 }
 
 /// Options, shared heads, more keys and more queries, fully masked rows, several tiles.
@@ -133,6 +136,10 @@ const OTHER_PROBLEMS: &[(&str, Other)] = &[
     ("several-tiles", Other::Delta),
     ("grouped-heads", Other::DeltaByRow),
     ("several-tiles", Other::DeltaByRow),
+    ("causal-more-keys", Other::BranchGates),
+    ("causal-and-lengths", Other::BranchGates),
+    ("key-padding", Other::BranchGates),
+    ("grouped-heads", Other::BranchGates),
     ("odd", Other::Projections),
     ("key-padding", Other::Projections),
     ("translate-cross", Other::Projections),
@@ -150,6 +157,7 @@ impl Other {
             Self::Delta => Mechanism::Delta,
             Self::DeltaByRow => Mechanism::Kda,
             Self::Projections => Mechanism::Linformer,
+            Self::BranchGates => Mechanism::NativeSparse,
         }
     }
 
@@ -164,7 +172,8 @@ impl Other {
             | Self::LogDecays
             | Self::Table
             | Self::Differential
-            | Self::Projections => None,
+            | Self::Projections
+            | Self::BranchGates => None,
         }
     }
 }
@@ -177,6 +186,11 @@ fn check_other(name: &str, parameter: Other, device: &Device) {
         num_buckets: 9,
         max_distance: 50,
         is_bidirectional: true,
+    };
+    let sparse = NativeSparse {
+        block_size: 3,
+        top_k: 3,
+        window: 2,
     };
     let problem = find_problem(name);
     let (batch, heads, seq_k) = (problem.batch, problem.heads, problem.seq_k);
@@ -213,6 +227,11 @@ fn check_other(name: &str, parameter: Other, device: &Device) {
             let values = learned(2 * rank * length, (seq_k as f64).powf(-0.5));
             (vec![2, rank, length], values)
         }
+        Other::BranchGates => {
+            let logits = learned(batch * heads * seq_k * 3, 1.0);
+            let values = logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect();
+            (vec![batch, heads, seq_k, 3], values)
+        }
     };
     let formula = match parameter {
         Other::Recurrence | Other::RecurrenceByRow | Other::Delta | Other::DeltaByRow => {
@@ -238,6 +257,12 @@ fn check_other(name: &str, parameter: Other, device: &Device) {
             rank: dims[1],
             length: dims[2],
             values: values.clone(),
+        }),
+        Other::BranchGates => Formula::NativeSparse(GatedBranches {
+            block_size: sparse.block_size,
+            top_k: sparse.top_k,
+            window: sparse.window,
+            gates: values.clone(),
         }),
     };
     let mut problem = problem.with_formula(formula);
@@ -282,6 +307,10 @@ fn check_other(name: &str, parameter: Other, device: &Device) {
         Other::Projections => {
             let projections = flat.clone().reshape([dims[0], dims[1], dims[2]]);
             linformer(query, key, value, projections, options)
+        }
+        Other::BranchGates => {
+            let gates = flat.clone().reshape([dims[0], dims[1], dims[2], dims[3]]);
+            native_sparse(query, key, value, gates, &sparse, options)
         }
     });
     let gradients = tensors.backward(context.clone());

@@ -58,7 +58,7 @@ fn seed(mechanism: Mechanism) -> u64 {
 fn selects_keys(mechanism: Mechanism) -> bool {
     matches!(
         mechanism,
-        Mechanism::Hard | Mechanism::LocalP | Mechanism::Moba
+        Mechanism::Hard | Mechanism::LocalP | Mechanism::Moba | Mechanism::NativeSparse
     )
 }
 

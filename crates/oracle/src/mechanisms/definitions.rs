@@ -9,6 +9,7 @@ use crate::formula::{FeatureMap, Formula, GatedRecurrence, RelativeTable};
 use crate::linformer::Projections;
 use crate::lsh::Hashing;
 use crate::mask::Mask;
+use crate::native_sparse::GatedBranches;
 use crate::problem::Problem;
 
 impl Problem {
@@ -150,6 +151,19 @@ impl Problem {
                 with_formula(Formula::BlockSelection(BlockSelection {
                     block_size: config.block_size,
                     top_k: config.top_k,
+                }))
+            }
+            MechanismConfig::NativeSparse(config) => {
+                let has_options = self.alibi || self.bias.is_some() || self.dropout.is_some();
+                if has_options || !is_key_mask(&self.mask) {
+                    return None;
+                }
+                let (batch, seq) = (self.batch, self.seq_k);
+                with_formula(Formula::NativeSparse(GatedBranches {
+                    block_size: config.block_size,
+                    top_k: config.top_k,
+                    window: config.window,
+                    gates: parameters(Parameter::BranchGates { batch, heads, seq }),
                 }))
             }
             MechanismConfig::Nystrom(config) => {

@@ -68,6 +68,15 @@ pub enum Parameter {
         /// Number of positions.
         seq: usize,
     },
+    /// `[batch, heads, seq, 3]`: the gates of branches of positions, from 0 to 1.
+    BranchGates {
+        /// Batch size.
+        batch: usize,
+        /// Query heads.
+        heads: usize,
+        /// Number of positions.
+        seq: usize,
+    },
     /// `[4, half]`: vectors of the λ of differential attention.
     Differential {
         /// Half of the head dimension.
@@ -119,6 +128,7 @@ impl Parameter {
                 width,
             } => vec![batch, heads, seq, width],
             Self::Strengths { batch, heads, seq } => vec![batch, heads, seq, 1],
+            Self::BranchGates { batch, heads, seq } => vec![batch, heads, seq, 3],
             Self::Differential { half } => vec![4, half],
             Self::Projections { rank, length } => vec![2, rank, length],
             Self::Vector { heads, d_head } => vec![heads, d_head],

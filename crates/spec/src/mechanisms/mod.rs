@@ -54,6 +54,7 @@ macro_rules! for_each_mechanism {
             big_bird::BigBird,
             lsh::Lsh,
             moba::Moba,
+            native_sparse::NativeSparse,
             nystrom::Nystrom,
             linformer::Linformer,
             linear::Linear,

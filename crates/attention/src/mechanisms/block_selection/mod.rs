@@ -9,11 +9,13 @@ mod chunks;
 #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
 mod gathered;
 
-use burn::tensor::{Tensor, TensorData};
+use std::ops::Range;
 
-use crate::scan::{KeyMask, grouped_matmul};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
+
+use crate::scan::KeyMask;
 use crate::shape::pad_rows;
-use crate::{AttentionOptions, AttentionShape};
+use crate::{AttentionOptions, AttentionShape, Dropout};
 
 /// Number of block scores computed at a time: 32 MB.
 const MAX_SCORES: usize = 1 << 23;
@@ -41,12 +43,20 @@ impl<'a> Visibility<'a> {
         }
     }
 
-    fn num_blocks(&self) -> usize {
+    pub(super) fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    pub(super) fn seq_k(&self) -> usize {
+        self.shape.seq_k
+    }
+
+    pub(super) fn num_blocks(&self) -> usize {
         self.shape.seq_k.div_ceil(self.block_size)
     }
 
     /// The keys of a block.
-    fn keys(&self, block: u32) -> std::ops::Range<usize> {
+    fn keys(&self, block: u32) -> Range<usize> {
         let first = block as usize * self.block_size;
         first..self.shape.seq_k.min(first + self.block_size)
     }
@@ -57,7 +67,7 @@ impl<'a> Visibility<'a> {
     }
 
     /// The number of keys up to the last one that a query may attend to.
-    fn num_keys(&self, query: usize) -> usize {
+    pub(super) fn num_keys(&self, query: usize) -> usize {
         match (self.is_causal, self.own_position(query)) {
             (true, own) => own.map_or(0, |own| own + 1),
             (false, _) => self.shape.seq_k,
@@ -69,24 +79,22 @@ impl<'a> Visibility<'a> {
         masked.is_some_and(|masked| masked[example * self.shape.seq_k + key])
     }
 
-    pub(super) fn is_visible(&self, example: usize, query: usize, key: usize) -> bool {
+    fn is_visible(&self, example: usize, query: usize, key: usize) -> bool {
         key < self.num_keys(query) && !self.is_masked(example, key)
     }
 }
 
-/// The means of the keys of each block, and which blocks have keys that are not masked.
-pub(super) struct BlockScores {
-    /// `[batch, kv_heads, d_head, blocks]`
-    means: Tensor<4>,
-    /// `[batch, blocks]`
+/// The means of blocks of rows, over the keys that are not masked.
+pub(super) struct BlockMeans {
+    /// `[batch, 1, blocks, 1]`: one divided by the number of these keys, at most 1.
+    pub(super) factors: Tensor<4>,
+    /// `[batch, blocks]`: whether a block has such keys.
     has_keys: Vec<bool>,
 }
 
-impl BlockScores {
-    /// Of keys with zeros for masked ones.
-    pub(super) fn new(key: Tensor<4>, visibility: &Visibility<'_>) -> Self {
-        let AttentionShape { batch, .. } = *visibility.shape;
-        let blocks = visibility.num_blocks();
+impl BlockMeans {
+    pub(super) fn new(visibility: &Visibility<'_>, device: &Device) -> Self {
+        let (batch, blocks) = (visibility.shape.batch, visibility.num_blocks());
         let count = |index: usize| {
             let (example, block) = (index / blocks, (index % blocks) as u32);
             let keys = visibility.keys(block);
@@ -97,15 +105,30 @@ impl BlockScores {
         let factors: Vec<f32> = (counts.iter())
             .map(|&count| 1.0 / count.max(1) as f32)
             .collect();
-        let factors = TensorData::new(factors, [batch, 1, 1, blocks]);
-        let factors = Tensor::from_data(factors, &key.device());
-        let [_, kv_heads, _, d_head] = key.dims();
-        let sums = in_blocks(key, visibility).sum_dim(3);
-        let sums = sums.reshape([batch, kv_heads, blocks, d_head]);
+        let factors = TensorData::new(factors, [batch, 1, blocks, 1]);
         Self {
-            means: sums.swap_dims(2, 3) * factors,
+            factors: Tensor::from_data(factors, device),
             has_keys: counts.into_iter().map(|count| count > 0).collect(),
         }
+    }
+
+    /// The means of rows with zeros for masked keys, `[batch, kv_heads, blocks, width]`.
+    pub(super) fn of(&self, rows: Tensor<4>, visibility: &Visibility<'_>) -> Tensor<4> {
+        let [batch, kv_heads, _, width] = rows.dims();
+        let sums = in_blocks(rows, visibility).sum_dim(3);
+        let sums = sums.reshape([batch, kv_heads, visibility.num_blocks(), width]);
+        sums * self.factors.clone()
+    }
+
+    /// `[batch, blocks]`: blocks whose keys are all masked, if there are any.
+    pub(super) fn empty_blocks(&self) -> Option<Tensor<2, Bool>> {
+        if self.has_keys.iter().all(|has_keys| *has_keys) {
+            return None;
+        }
+        let [batch, _, blocks, _] = self.factors.dims();
+        let is_empty: Vec<bool> = self.has_keys.iter().map(|has_keys| !has_keys).collect();
+        let is_empty = TensorData::new(is_empty, [batch, blocks]);
+        Some(Tensor::from_data(is_empty, &self.factors.device()))
     }
 }
 
@@ -122,56 +145,60 @@ fn in_blocks(rows: Tensor<4>, visibility: &Visibility<'_>) -> Tensor<5> {
 
 /// The blocks that each query attends to.
 pub(super) struct BlockSelection {
-    /// `[batch, heads, seq_q, limit]`: the own block first, if there is one, then the others by score; then
+    /// `[batch, lists, seq_q, limit]`: the own block first, if there is one, then the others by score; then
     /// [`NONE`].
     blocks: Vec<u32>,
     limit: usize,
     seq_q: usize,
+    /// The number of query heads that share a list.
+    sharing: usize,
 }
 
 const NONE: u32 = u32::MAX;
 
 impl BlockSelection {
-    /// The own block of each query and the others with the largest scores, `top_k` together.
+    /// The own block of each query and the others with the largest scores, `top_k` together. The scores of
+    /// some queries are `[batch, lists, queries, blocks]`; query heads share a list if there are fewer lists
+    /// than heads.
     pub(super) fn largest(
-        query: Tensor<4>,
-        scores: &BlockScores,
+        lists: usize,
+        scores: impl Fn(Range<usize>) -> Tensor<4>,
+        means: &BlockMeans,
         visibility: &Visibility<'_>,
         top_k: usize,
     ) -> Self {
-        let shape = visibility.shape;
-        let [batch, heads, seq_q, _] = shape.scores();
+        let [batch, heads, seq_q, _] = visibility.shape.scores();
         let blocks = visibility.num_blocks();
         let limit = top_k.min(blocks);
         let mut selection = Self {
-            blocks: vec![NONE; batch * heads * seq_q * limit],
+            blocks: vec![NONE; batch * lists * seq_q * limit],
             limit,
             seq_q,
+            sharing: heads / lists,
         };
         let size = (MAX_SCORES / (batch * heads * blocks).max(1)).max(1);
         for first in (0..seq_q).step_by(size) {
             let rows = first..seq_q.min(first + size);
-            let query = query.clone().slice_dim(2, rows.clone());
-            let data = grouped_matmul(query, scores.means.clone()).into_data();
+            let data = scores(rows.clone()).into_data();
             let data: &[f32] = data.as_slice().expect("widened to f32");
             for (index, scores_of_row) in data.chunks_exact(blocks.max(1)).enumerate() {
-                let (head, row) = (index / rows.len(), rows.start + index % rows.len());
-                let has_keys = &scores.has_keys[head / heads * blocks..][..blocks];
-                let selected = selection.row_mut(head, row);
+                let (list, row) = (index / rows.len(), rows.start + index % rows.len());
+                let has_keys = &means.has_keys[list / lists * blocks..][..blocks];
+                let selected = selection.list_mut(list, row);
                 select_largest(scores_of_row, has_keys, visibility, row, selected);
             }
         }
         selection
     }
 
-    fn row_mut(&mut self, head: usize, row: usize) -> &mut [u32] {
-        let index = head * self.seq_q + row;
+    fn list_mut(&mut self, list: usize, row: usize) -> &mut [u32] {
+        let index = list * self.seq_q + row;
         &mut self.blocks[index * self.limit..][..self.limit]
     }
 
     /// The blocks of a query of a head of all examples.
-    pub(super) fn blocks(&self, head: usize, row: usize) -> &[u32] {
-        let index = head * self.seq_q + row;
+    fn blocks(&self, head: usize, row: usize) -> &[u32] {
+        let index = head / self.sharing * self.seq_q + row;
         let blocks = &self.blocks[index * self.limit..][..self.limit];
         let count = blocks.iter().take_while(|block| **block != NONE).count();
         &blocks[..count]
@@ -186,6 +213,28 @@ impl BlockSelection {
             }
         }
         queries
+    }
+
+    /// The mask of the queries `rows`, `[batch, heads, rows, seq_k]`.
+    pub(super) fn dense_mask(
+        &self,
+        visibility: &Visibility<'_>,
+        rows: &[usize],
+        device: &Device,
+    ) -> Tensor<4, Bool> {
+        let [batch, heads, _, seq_k] = visibility.shape.scores();
+        let mut mask = Vec::with_capacity(batch * heads * rows.len() * seq_k);
+        for head in 0..batch * heads {
+            for &row in rows {
+                let blocks = self.blocks(head, row);
+                mask.extend((0..seq_k).map(|key| {
+                    let block = (key / visibility.block_size) as u32;
+                    !blocks.contains(&block) || !visibility.is_visible(head / heads, row, key)
+                }));
+            }
+        }
+        let mask = TensorData::new(mask, [batch, heads, rows.len(), seq_k]);
+        Tensor::from_data(mask, device)
     }
 }
 
@@ -231,6 +280,30 @@ fn select_largest(
         count = selected.len().min(count + 1);
         selected[position..count].rotate_right(1);
         selected[position] = block;
+    }
+}
+
+/// Panics if a size is zero, or an option depends on the positions of keys, which are gathered.
+pub(super) fn check_sizes_and_options(
+    op: &str,
+    block_size: usize,
+    top_k: usize,
+    options: &AttentionOptions,
+) {
+    for (name, size) in [("block_size", block_size), ("top_k", top_k)] {
+        assert!(size > 0, "{op}: {name} must be at least 1, got 0");
+    }
+    let drops = |dropout: &Dropout| dropout.probability > 0.0;
+    for (name, is_set) in [
+        ("ALiBi", options.alibi.is_some()),
+        ("a bias", options.has_bias()),
+        ("a score function", options.score_mod.is_some()),
+        ("dropout", options.dropout.as_ref().is_some_and(drops)),
+    ] {
+        assert!(
+            !is_set,
+            "{op}: {name} is not supported, since it gathers the keys of the selected blocks"
+        );
     }
 }
 

@@ -1,11 +1,13 @@
 //! Incremental decoding of the module, and projected memory of cross-attention.
 
-use zoo_attention::mechanisms::{LocalM, LocalP};
+use burn::tensor::{activation, s};
+use zoo_attention::mechanisms::native_sparse::native_sparse;
+use zoo_attention::mechanisms::{LocalM, LocalP, NativeSparse};
 use zoo_attention::{
     AttentionError, DecodeCache, PairLayout, ProjectedMemory, Rotary, RotaryScaling,
 };
 
-use super::{decode_all, self_attention, test_kv_heads};
+use super::{decode_all, self_attention, test_kv_heads, three_heads};
 use crate::prelude::*;
 
 /// Incremental decoding matches the forward pass, or returns an error.
@@ -185,6 +187,46 @@ pub(super) const TESTS: &[(&str, Test)] = &[
             || layer(Mechanism::Flash).step(Tensor::zeros([1, 1, 8], device), &mut cache),
             "multi-head attention: this layer is flash, but the cache belongs to linear",
         );
+    }),
+    // The gates of a layer are those of its input, also after a prompt, beams and truncation.
+    ("gates-of-native-sparse-attention", |device| {
+        let mechanism = NativeSparse {
+            block_size: 8,
+            top_k: 3,
+            window: 5,
+        };
+        let layer = MultiHeadAttentionConfig::new(12, 3)
+            .with_mechanism(mechanism)
+            .init(device);
+        let x = random_normal([2, 60, 12], device);
+        let [query, key, value] = three_heads(&layer, &x);
+        let branches = layer.params.branches.as_ref().expect("a projection");
+        let gates = split_heads(activation::sigmoid(branches.forward(x.clone())), 3);
+        let options = AttentionOptions::new().with_pattern(Pattern::Causal);
+        let context = |gates: Tensor<4>| {
+            let [query, key, value] = [query.clone(), key.clone(), value.clone()];
+            let context = native_sparse(query, key, value, gates, &mechanism, &options);
+            layer.output.forward(merge_heads(context))
+        };
+        let want = context(gates.clone());
+        assert_close(self_attention(&layer, &x, Pattern::Causal), want.clone());
+        // Every branch has an effect.
+        for branch in 0..3 {
+            let without = gates
+                .clone()
+                .slice_fill([s![..], s![..], s![..], s![branch]], 0.0);
+            assert!(!is_close(context(without), want.clone()), "branch {branch}");
+        }
+        let mut cache = must(layer.decode_cache(1));
+        layer.prefill(x.clone().slice_dim(1, 0..50), &mut cache);
+        let mut swapped = cache.select(&[1, 0]);
+        let last = |x: &Tensor<3>| x.clone().slice_dim(1, 50..60);
+        assert_close(decode_all(&layer, &x, &mut cache), last(&want));
+        must(cache.truncate(55));
+        let again = decode_all(&layer, &x, &mut cache);
+        assert_close(again, want.clone().slice_dim(1, 55..60));
+        let got = decode_all(&layer, &x.flip([0]), &mut swapped);
+        assert_close(got, last(&want.flip([0])));
     }),
     ("sizes-derived-from-the-length-cannot-decode", |device| {
         for mechanism in [Mechanism::Strided, Mechanism::Fixed] {

@@ -192,6 +192,7 @@ fn composite(problem: &Problem, inputs: &Inputs) -> Results {
         gates: Gates {
             log_decay: Some(log_decay),
             strength: Some(strength),
+            branches: None,
         },
         update: problem.update,
     };
