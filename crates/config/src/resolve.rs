@@ -10,9 +10,17 @@ use crate::{
 };
 
 impl Config {
+    /// The task of the model. In an inconsistent config, whose data is for another task, that of the
+    /// data.
+    pub fn task(&self) -> Task {
+        let own = model_task(&self.model);
+        let tasks = self.data.tasks();
+        if tasks.contains(&own) { own } else { tasks[0] }
+    }
+
     /// The validation metric.
     pub fn metric(&self) -> Metric {
-        self.validation.metric.unwrap_or(match self.data.task() {
+        self.validation.metric.unwrap_or(match self.task() {
             Task::SequenceToSequence if self.data.is_synthetic() => Metric::Exact,
             Task::SequenceToSequence => Metric::Bleu,
             Task::Classification => Metric::Accuracy,
@@ -23,7 +31,7 @@ impl Config {
     /// The BLEU tokenizer, for sequence-to-sequence tasks.
     pub fn bleu_tokenizer(&self) -> Option<BleuTokenizer> {
         let default = match (&self.data, self.tokenizer.pre_tokenizer()) {
-            (data, _) if data.task() != Task::SequenceToSequence => None,
+            _ if self.task() != Task::SequenceToSequence => None,
             // The text is already tokenized.
             (_, Some(PreTokenization::Whitespace)) => Some(BleuTokenizer::None),
             (Data::Phrases(data), _) if data.direction == Direction::EnglishToChinese => {
@@ -51,7 +59,7 @@ impl Config {
     /// Joint or separate vocabulary, for sequence-to-sequence tasks.
     pub fn vocabulary(&self) -> Option<Vocabulary> {
         let default = match self.model.tie_embeddings() {
-            _ if self.data.task() != Task::SequenceToSequence => None,
+            _ if self.task() != Task::SequenceToSequence => None,
             Some(Tying::All) => Some(Vocabulary::Joint),
             _ => Some(Vocabulary::Separate),
         };
@@ -84,7 +92,7 @@ impl Config {
         };
         self.tokenizer.resolve(self.vocabulary(), rule);
         self.validation.bleu_tokenizer = self.bleu_tokenizer();
-        if self.data.task() == Task::Classification {
+        if self.task() == Task::Classification {
             self.decoding = None;
         }
         let strategy = self.strategy();
@@ -112,5 +120,14 @@ impl Config {
             }
             _ => {}
         }
+    }
+}
+
+/// The task that a model is for.
+pub(crate) fn model_task(model: &Model) -> Task {
+    match model {
+        Model::Transformer(_) | Model::Seq2Seq(_) => Task::SequenceToSequence,
+        Model::Han(_) | Model::Classifier(_) => Task::Classification,
+        Model::Gpt(_) => Task::LanguageModelling,
     }
 }

@@ -23,7 +23,7 @@ fn minimal() -> Vec<String> {
         ("transformer", seq2seq),
         ("seq2seq", seq2seq),
         ("han", "documents labelled"),
-        ("classifier", "listops documents labelled"),
+        ("classifier", "recall listops documents labelled"),
         ("gpt", "plain"),
     ];
     let mut files = vec![];

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! x      = encoder(embedding(tokens) + positions)
-//! pooled = x at the CLS token | mean(x) | Σ α_j x_j
+//! pooled = x at the CLS token | mean(x) | Σ α_j x_j | x at the last token
 //! logits = head(pooled)
 //! ```
 //!
@@ -11,6 +11,9 @@
 //! for attention pooling.
 //!
 //! The pooled vector of an empty sequence is zero, or the encoded CLS token.
+//!
+//! With `causal`, attention is causal. Mechanisms that are only causal can then be compared with the
+//! others in models of equal size.
 //!
 //! Parameters, by their names in weight files:
 //!
@@ -90,8 +93,16 @@ impl ClassifierConfig {
         ModelError::at_least("vocabulary", 1, self.vocabulary)?;
         ModelError::at_least("classes", 1, self.classes)?;
         check_keys(&self.spec, ClassifierSpec::KEYS)?;
-        self.plan()
-            .check_all("attention", &self.spec.attention, Role::Bidirectional)
+        let spec = &self.spec;
+        let is_valid = !spec.causal || spec.pooling != Pooling::Cls;
+        let allowed = "last, mean or attention with causal = true";
+        ModelError::require(is_valid, "pooling", allowed, spec.pooling.name())?;
+        let role = if spec.causal {
+            Role::Causal
+        } else {
+            Role::Bidirectional
+        };
+        self.plan().check_all("attention", &spec.attention, role)
     }
 
     fn build(&self, device: &Device) -> Classifier {
@@ -224,7 +235,7 @@ impl Classifier {
         let is_scaled = spec.scale_embeddings;
         let hidden = embed(&self.embedding, is_scaled, &self.positions, tokens.ids(), 0);
         let (hidden, lengths) = self.prepend_cls(hidden, tokens.lengths());
-        let options = SelfAttentionOptions::new(&lengths, false, recorder);
+        let options = SelfAttentionOptions::new(&lengths, spec.causal, recorder);
         let layers = self.layers.iter();
         let hidden = layers.fold(dropout(&self.dropout, hidden), |hidden, layer| {
             layer.forward(hidden, options, None)
@@ -249,10 +260,11 @@ impl Classifier {
     /// Floating-point operations of the matmuls of one forward pass over `batch` sequences of
     /// `seq` tokens, at least one, including pooling and the classification head.
     pub fn flops(&self, batch: usize, seq: usize) -> f64 {
-        let (d_model, classes) = (self.config.spec.d_model, self.config.classes);
+        let (spec, classes) = (&self.config.spec, self.config.classes);
+        let d_model = spec.d_model;
         let seq_with_cls = seq + usize::from(self.cls.is_some());
         let layers = self.layers.iter();
-        let layers = layers.map(|layer| layer.flops(seq_with_cls, false, 0));
+        let layers = layers.map(|layer| layer.flops(seq_with_cls, spec.causal, 0));
         let pooling = self.pooling.as_ref();
         let pooling = pooling.map_or(0.0, |pooling| pooling.flops(seq));
         let head = 2.0 * (d_model * classes) as f64;
@@ -305,9 +317,21 @@ impl Classifier {
             return pooling.forward(hidden, tokens.pattern()).vector;
         }
         let [_, seq] = tokens.dims();
+        let is_last = self.config.spec.pooling == Pooling::Last;
         let weights = tokens.lengths().iter().flat_map(|length| {
-            let weight = 1.0 / (*length).max(1) as f32;
-            (0..seq).map(move |position| if position < *length { weight } else { 0.0 })
+            let (first, weight) = match *length {
+                0 => (0, 0.0),
+                length if is_last => (length - 1, 1.0),
+                length => (0, 1.0 / length as f32),
+            };
+            let pooled = first..*length;
+            (0..seq).map(move |position| {
+                if pooled.contains(&position) {
+                    weight
+                } else {
+                    0.0
+                }
+            })
         });
         let weights = TensorData::new(weights.collect::<Vec<f32>>(), [batch, 1, seq]);
         let weights = Tensor::<3>::from_data(weights, (&hidden.device(), hidden.dtype()));

@@ -88,6 +88,10 @@ fn invalid_classifier_configs_are_rejected() {
             classes must be at least 1, got 0
         {"attention": "retention"}
             attention = retention cannot be used for bidirectional attention: it is causal
+        {"attention": "nystrom", "causal": true}
+            attention = nystrom cannot be used for causal attention: its landmarks are means over earlier and later positions
+        {"pooling": "cls", "causal": true}
+            pooling must be last, mean or attention with causal = true, got cls
         {"attention": "lsh", "positions": {"kind": "alibi"}}
             attention: mechanism lsh does not support ALiBi: it sorts positions by their hashes
     "#;
@@ -204,7 +208,7 @@ fn configs_round_trip_through_json() {
     let scaling = r#""scaling":{"kind":"yarn","factor":4.0,"original_context":4096"#;
     assert_round_trip(gpt, &[r#""layout":"halves""#, scaling]);
     let classifier = ClassifierConfig::new(5, 3, 8, 2, 1).with_pooling(Pooling::Cls);
-    assert_round_trip(classifier, &[r#""pooling":"cls""#]);
+    assert_round_trip(classifier, &[r#""pooling":"cls""#, r#""causal":false"#]);
     let transformer = transformer()
         .with_norm(Norm::Pre)
         .with_tie_embeddings(Tying::None)

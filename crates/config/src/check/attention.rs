@@ -16,6 +16,9 @@ enum Use {
     Cross,
 }
 
+/// What to do about a mechanism that only supports causal attention.
+const CAUSAL_HELP: &str = "; set model.causal = true for causal attention";
+
 /// Checks every attention layer of the model.
 pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
     let Some(layers) = config.model.layer_spec() else {
@@ -40,6 +43,9 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
             ),
         ],
         Model::Gpt(model) => vec![("attention", model.attention.list(), Use::Causal)],
+        Model::Classifier(model) if model.causal => {
+            vec![("attention", model.attention.list(), Use::Causal)]
+        }
         Model::Classifier(model) => {
             vec![("attention", model.attention.list(), Use::Bidirectional)]
         }
@@ -50,6 +56,7 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
         .flat_map(|(_, list, usage)| list.iter().map(|one| (one, *usage)));
     check_sizes(checker, &layers, &uses.collect::<Vec<_>>());
     let is_gpt = matches!(config.model, Model::Gpt(_));
+    let is_classifier = matches!(config.model, Model::Classifier(_));
     let attentions = attentions.into_iter();
     let attentions = attentions.flat_map(|(key, list, usage)| {
         // Repetitions would be reported several times.
@@ -59,9 +66,15 @@ pub(super) fn check(checker: &mut Checker<'_>, config: &Config) {
     });
     for (key, mechanism, usage) in attentions {
         let key = format!("model.{key}");
-        check_layer(checker, &layers, &key, mechanism, usage);
-        // A GPT can be trained without decoding.
-        let must_decode = usage == Use::Causal && (!is_gpt || config.validation.samples > 0);
+        let is_causal = mechanism.capabilities().causal.is_ok();
+        if is_classifier && is_causal && usage == Use::Bidirectional {
+            check_layer(checker, &layers, &key, mechanism, usage, CAUSAL_HELP);
+        } else {
+            check_layer(checker, &layers, &key, mechanism, usage, "");
+        }
+        // A GPT can be trained without decoding, and a classifier never decodes.
+        let decodes = !is_classifier && (!is_gpt || config.validation.samples > 0);
+        let must_decode = usage == Use::Causal && decodes;
         if let (true, Err(reason)) = (must_decode, mechanism.capabilities().decoding) {
             let help = if is_gpt {
                 "; set validation.samples = 0 to train without generating samples"
@@ -130,6 +143,7 @@ fn check_layer(
     key: &str,
     mechanism: &MechanismConfig,
     usage: Use,
+    help: &str,
 ) {
     let name = mechanism.mechanism();
     let capabilities = mechanism.capabilities();
@@ -139,7 +153,7 @@ fn check_layer(
         Use::Cross => ("cross-attention", capabilities.cross_attention),
     };
     if let Err(reason) = support {
-        let why = format!("{name} cannot be used for {what}: {reason}");
+        let why = format!("{name} cannot be used for {what}: {reason}{help}");
         return checker.report(&[key], why);
     }
     let (n_heads, n_heads_kv) = (layers.n_heads, layers.n_heads_kv);

@@ -6,9 +6,11 @@ use zoo_spec::{BackendId, Dtype};
 
 use super::attention;
 use crate::error::{Diagnostic, invalid_value};
+use crate::resolve::model_task;
 use crate::tree::Node;
 use crate::{
-    Config, Files, LossScale, Metric, Model, Strategy, Task, Tokenizer, Tying, Vocabulary,
+    Config, Data, Files, LossScale, Metric, Model, Pooling, Strategy, Task, Tokenizer, Tying,
+    Vocabulary,
 };
 
 const MAX_BEAMS: usize = 1024;
@@ -114,20 +116,25 @@ impl Checker<'_> {
     }
 
     fn model_and_data(&mut self, config: &Config) {
-        let (task, datasets) = match config.model {
-            Model::Transformer(_) | Model::Seq2Seq(_) => (
-                Task::SequenceToSequence,
-                "copy, reverse, sort, dates, recall, phrases or parallel",
-            ),
-            Model::Han(_) => (Task::Classification, "documents or labelled"),
-            Model::Classifier(_) => (Task::Classification, "listops, documents or labelled"),
-            Model::Gpt(_) => (Task::LanguageModelling, "plain"),
+        let datasets = match config.model {
+            Model::Transformer(_) | Model::Seq2Seq(_) => {
+                "copy, reverse, sort, dates, recall, phrases or parallel"
+            }
+            Model::Han(_) => "documents or labelled",
+            Model::Classifier(_) => "recall, listops, documents or labelled",
+            Model::Gpt(_) => "plain",
         };
         let (model, data) = (config.model.name(), config.data.name());
         let has_sentences = config.data.has_sentences();
         let is_han = matches!(config.model, Model::Han(_));
-        if config.data.task() != task || (is_han && !has_sentences) {
-            let (kind, models) = match config.data.task() {
+        let is_supported = config.data.tasks().contains(&model_task(&config.model));
+        if !is_supported || (is_han && !has_sentences) {
+            let is_recall = matches!(config.data, Data::Recall(_));
+            let (kind, models) = match config.data.tasks()[0] {
+                Task::SequenceToSequence if is_recall => (
+                    "source and target texts, or texts without sentences and their classes",
+                    "transformer, seq2seq or classifier",
+                ),
                 Task::SequenceToSequence => ("source and target texts", "transformer or seq2seq"),
                 Task::Classification if has_sentences => ("labelled texts", "han or classifier"),
                 Task::Classification if is_han => {
@@ -142,28 +149,29 @@ impl Checker<'_> {
             );
             self.report(&["model.kind"], why);
         }
-        let (metric, task) = (config.metric(), config.data.task());
+        let (metric, task) = (config.metric(), config.task());
         if !metric.applies_to(task) {
             let supported = Metric::ALL.iter().filter(|metric| metric.applies_to(task));
             let supported: Vec<_> = supported.map(|metric| metric.name()).collect();
             let why = format!(
-                "{metric} is not defined for data.kind = \"{data}\" (supported: {})",
+                "{metric} is not defined for {model} with data.kind = \"{data}\" (supported: {})",
                 supported.join(", ")
             );
             self.report(&["validation.metric"], why);
         }
         if self.is_set("validation.bleu_tokenizer") && task != Task::SequenceToSequence {
-            let why = format!("bleu is not defined for data.kind = \"{data}\"; remove it");
+            let why = format!("bleu is not defined for {model} with data.kind = \"{data}\"; remove it");
             self.report(&["validation.bleu_tokenizer"], why);
         }
     }
 
     fn tokenizer(&mut self, config: &Config) {
-        let has_target = config.data.task() == Task::SequenceToSequence;
+        let has_target = config.task() == Task::SequenceToSequence;
         if self.is_set("tokenizer.vocabulary") && !has_target {
-            let data = config.data.name();
+            let (model, data) = (config.model.name(), config.data.name());
             let why = format!(
-                "data.kind = \"{data}\" has no target text, so there is one vocabulary; remove it"
+                "{model} with data.kind = \"{data}\" has no target text, so there is one \
+                 vocabulary; remove it"
             );
             self.report(&["tokenizer.vocabulary"], why);
         }
@@ -245,6 +253,11 @@ impl Checker<'_> {
                     let is_valid = model.context <= max;
                     self.require(&["model.context"], is_valid, &allowed, model.context);
                 }
+            }
+            Model::Classifier(model) if model.causal && model.pooling == Pooling::Cls => {
+                let why = "cls is a token before the sequence, which attends to no other token with \
+                           model.causal = true; use last, mean or attention";
+                self.report(&["model.pooling"], why);
             }
             Model::Transformer(_) | Model::Han(_) | Model::Classifier(_) => {}
         }

@@ -20,8 +20,9 @@ impl Checker<'_> {
             }
             Data::Recall(data) => {
                 self.min_and_max("keys", data.min_keys, data.max_keys);
-                let allowed = "at most 26 (letters of the alphabet)";
-                self.at_most("data.max_keys", data.max_keys, 26, allowed);
+                let symbols = data.num_symbols();
+                let allowed = format!("at most symbols = {symbols} (keys are distinct)");
+                self.at_most("data.max_keys", data.max_keys, symbols, &allowed);
             }
             Data::Documents(data) => {
                 self.at_most("data.classes", data.classes, 8, "at most 8");

@@ -20,7 +20,7 @@ kinds! {
         Sort(Sequences) = "sort",
         /// Synthetic: normalise a date in natural language to `1998-05-03`.
         Dates(Dates) = "dates",
-        /// Synthetic: associative recall, a list of letter-digit pairs and a letter whose digit is the target.
+        /// Synthetic: associative recall, a list of key-value pairs and a key whose value is the target, or the class.
         Recall(Recall) = "recall",
         /// Synthetic: nested operations on lists of digits, classified by their value.
         ListOps(ListOps) = "listops",
@@ -70,10 +70,14 @@ keys! {
 
     /// Keys of `recall`.
     pub struct Recall {
-        /// Minimum number of letters.
-        min_keys: usize = 2, count(1, 1 << 20);
-        /// Maximum number of letters, at most 26.
-        max_keys: usize = 8, count(1, 1 << 20);
+        /// Minimum number of pairs.
+        min_keys: usize = 2, count(1, 1 << 16);
+        /// Maximum number of pairs, at most `symbols`.
+        max_keys: usize = 8, count(1, 1 << 16);
+        /// Number of different keys: letters, or `k0`, `k1`, ... if there are more than 26.
+        symbols: Option<usize> = None, count(1, 1 << 16), Presence::Optional("26, or `max_keys` if that is more");
+        /// Number of different values, from 0.
+        values: usize = 10, count(2, 1 << 16);
         /// Training examples.
         train_size: usize = 20_000, EXAMPLES;
         /// Validation examples.
@@ -261,19 +265,29 @@ pub enum Task {
     LanguageModelling,
 }
 
+impl Recall {
+    /// Number of different keys.
+    pub fn num_symbols(&self) -> usize {
+        self.symbols.unwrap_or(self.max_keys.max(LETTERS))
+    }
+}
+
+/// Letters of the alphabet.
+const LETTERS: usize = 26;
+
 impl Data {
-    /// Its task.
-    pub fn task(&self) -> Task {
+    /// The tasks that it can be used for.
+    pub fn tasks(&self) -> &'static [Task] {
         match self {
             Self::Copy(_)
             | Self::Reverse(_)
             | Self::Sort(_)
             | Self::Dates(_)
-            | Self::Recall(_)
             | Self::Phrases(_)
-            | Self::Parallel(_) => Task::SequenceToSequence,
-            Self::ListOps(_) | Self::Documents(_) | Self::Labelled(_) => Task::Classification,
-            Self::Plain(_) => Task::LanguageModelling,
+            | Self::Parallel(_) => &[Task::SequenceToSequence],
+            Self::Recall(_) => &[Task::SequenceToSequence, Task::Classification],
+            Self::ListOps(_) | Self::Documents(_) | Self::Labelled(_) => &[Task::Classification],
+            Self::Plain(_) => &[Task::LanguageModelling],
         }
     }
 

@@ -17,8 +17,14 @@ pub(crate) fn trials(suite: &mut Suite) {
 
 type Case = (MechanismConfig, Pooling);
 
-fn trained() -> [Case; 3] {
+/// Mechanisms that support no bidirectional attention are tested in causal classifiers.
+fn is_causal(mechanism: &MechanismConfig) -> bool {
+    mechanism.capabilities().bidirectional.is_err()
+}
+
+fn trained() -> [Case; 4] {
     [
+        (Mechanism::GatedDelta.small_for_tests(), Pooling::Last),
         (Mechanism::Flash.into(), Pooling::Cls),
         (Mechanism::Linear.small_for_tests(), Pooling::Mean),
         (Mechanism::BigBird.small_for_tests(), Pooling::Attention),
@@ -26,8 +32,10 @@ fn trained() -> [Case; 3] {
 }
 
 /// Every pooling. The encoder itself is tested with all mechanisms in `transformer`.
-fn padded() -> [Case; 6] {
+fn padded() -> [Case; 8] {
     [
+        (Mechanism::GatedDelta.small_for_tests(), Pooling::Last),
+        (Mechanism::Retention.small_for_tests(), Pooling::Mean),
         (Mechanism::Flash.into(), Pooling::Cls),
         // The stride is derived from the length.
         (Strided { stride: None }.into(), Pooling::Cls),
@@ -42,6 +50,7 @@ fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
     ClassifierConfig::new(9, 3, 16, 4, 1)
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
+        .with_causal(is_causal(&mechanism))
         .with_attention(mechanism)
         .with_pooling(pooling)
 }
@@ -97,7 +106,12 @@ const TESTS: &[(&str, Test)] = &[
     }),
     ("empty-sequences", |device| {
         for mechanism in [Mechanism::Flash, Mechanism::Fixed].map(Mechanism::small_for_tests) {
-            for pooling in [Pooling::Cls, Pooling::Mean, Pooling::Attention] {
+            for pooling in [
+                Pooling::Cls,
+                Pooling::Mean,
+                Pooling::Attention,
+                Pooling::Last,
+            ] {
                 let mut model = config(mechanism, pooling).init(device);
                 let bias = Tensor::<1>::from_data([0.5, -2.0, 1.0], device);
                 model.head.bias = model.head.bias.map(|own| own.map(|_| bias.clone()));
@@ -115,6 +129,27 @@ const TESTS: &[(&str, Test)] = &[
             }
         }
     }),
+    ("last-position-of-a-causal-classifier", |device| {
+        let forward = |causal: bool, rows: &[Vec<u32>]| {
+            let config = config(Mechanism::Flash.into(), Pooling::Last).with_causal(causal);
+            let model = with_random_weights(config.init(device), 3);
+            model.forward(&tokens(rows, model.limits(), device))
+        };
+        // One layer: the last position attends to all tokens, as in a bidirectional classifier.
+        let rows = [vec![3, 1, 4], vec![2, 7]];
+        assert_close(forward(true, &rows), forward(false, &rows));
+        let swapped = [vec![3, 4, 1], vec![7, 2]];
+        let distance = forward(true, &rows) - forward(true, &swapped);
+        assert!(to_vec(distance).iter().all(|x| x.abs() > 1e-4));
+        // Two layers: the first token's hidden state does not depend on the last token.
+        let two = |causal: bool, rows: &[Vec<u32>]| {
+            let config = config(Mechanism::Flash.into(), Pooling::Last).with_layers(2);
+            let model = with_random_weights(config.with_causal(causal).init(device), 3);
+            model.forward(&tokens(rows, model.limits(), device))
+        };
+        let difference = two(true, &rows) - two(false, &rows);
+        assert!(to_vec(difference).iter().any(|x| x.abs() > 1e-4));
+    }),
     ("number-of-parameters", |device| {
         let config = ClassifierConfig::new(9, 3, 8, 2, 2).with_d_feed_forward(Some(16));
         let count = |config: ClassifierConfig| config.init(device).parameters();
@@ -125,6 +160,7 @@ const TESTS: &[(&str, Test)] = &[
         assert_eq!(config.init(device).num_params(), all);
         let with = |pooling: Pooling| count(config.clone().with_pooling(pooling));
         assert_eq!(with(Pooling::Cls), all + 8);
+        assert_eq!(with(Pooling::Last), all);
         assert_eq!(with(Pooling::Attention), all + 64 + 8 + 8);
         assert_eq!(count(config.clone().with_final_norm(false)), all - 16);
     }),

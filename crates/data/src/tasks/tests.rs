@@ -54,6 +54,14 @@ fn examples_of_a_fixed_seed() {
             "u 0 v 5 c 2 z 2 m 3 d 8 p 1 ? c -> 2",
         ]
     );
+    let recall = few! { Recall, 2, 0, min_keys = 3, max_keys = 4, symbols = Some(99), values = 50 };
+    assert_eq!(
+        lines(&recall.generate(1).unwrap()),
+        [
+            "k98 26 k5 27 k42 37 ? k5 -> 27",
+            "k15 1 k53 36 k9 37 k96 40 ? k53 -> 36"
+        ]
+    );
     assert_eq!(
         lines(&few!(Dates, 4, 0).generate(1).unwrap()),
         [
@@ -98,7 +106,8 @@ fn invalid_sizes_are_rejected() {
         Dates(last_year = 10_000) => "last_year must be at most 9999, got 10000";
         Recall(min_keys = 0) => "min_keys must be at least 1, got 0";
         Recall(min_keys = 4, max_keys = 3) => "max_keys must be at least 4, got 3";
-        Recall(max_keys = 27) => "max_keys must be at most 26, got 27";
+        Recall(max_keys = 27, symbols = Some(26)) => "max_keys must be at most 26, got 27";
+        Recall(values = 1) => "values must be at least 2, got 1";
         ListOps(max_depth = 0) => "max_depth must be at least 1, got 0";
         ListOps(max_arguments = 1) => "max_arguments must be at least 2, got 1";
         ListOps(min_length = 9, max_length = 8) => "max_length must be at least 9, got 8";

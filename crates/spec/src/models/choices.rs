@@ -46,6 +46,8 @@ crate::names! {
         Mean = "mean",
         /// A weighted mean with learned attention.
         Attention = "attention",
+        /// The last position.
+        Last = "last",
     }
 
     /// The cell of a recurrent layer.

@@ -12,6 +12,8 @@ layer_keys! {
         dropout: 0.1;
         /// Self-attention of all layers, or a list of mechanisms that repeats.
         attention: LayerMechanisms = flash().into(), ATTENTIONS;
+        /// Causal attention: a position attends to itself and earlier ones, as in a decoder.
+        causal: bool = false, Values::Bool;
         /// Pooling of the sequence into one vector.
         pooling: Pooling = Pooling::Mean, Values::Names(Pooling::NAMES);
         /// Pre-norm or post-norm.

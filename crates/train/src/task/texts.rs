@@ -105,6 +105,11 @@ impl Texts for Vec<Labelled> {
         let seed = config.run.seed;
         match &config.data {
             Data::ListOps(data) => Ok(data.generate(seed)?),
+            Data::Recall(data) => {
+                let labelled = |pair: Pair| Labelled::new(pair.target, pair.source);
+                let labelled = |pairs: Vec<Pair>| pairs.into_iter().map(labelled).collect();
+                Ok(data.generate(seed)?.map(labelled))
+            }
             Data::Documents(data) => {
                 let labelled = |documents: Vec<MarkedDocument>| {
                     documents.iter().map(MarkedDocument::to_labelled).collect()
