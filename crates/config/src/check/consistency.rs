@@ -160,7 +160,8 @@ impl Checker<'_> {
             self.report(&["validation.metric"], why);
         }
         if self.is_set("validation.bleu_tokenizer") && task != Task::SequenceToSequence {
-            let why = format!("bleu is not defined for {model} with data.kind = \"{data}\"; remove it");
+            let why =
+                format!("bleu is not defined for {model} with data.kind = \"{data}\"; remove it");
             self.report(&["validation.bleu_tokenizer"], why);
         }
     }

@@ -61,9 +61,9 @@ pub(super) fn num_parts(client: &Client, cubes: usize, group: usize) -> usize {
     )
 }
 
-fn parts_for(wanted: usize, cubes: usize, group: usize) -> usize {
+fn parts_for(min_cubes: usize, cubes: usize, group: usize) -> usize {
     (1..group)
-        .find(|parts| group.is_multiple_of(*parts) && cubes * parts >= wanted)
+        .find(|parts| group.is_multiple_of(*parts) && cubes * parts >= min_cubes)
         .unwrap_or(group)
 }
 
