@@ -1,5 +1,5 @@
 //! Recent mechanisms against outputs and gradients of reference implementations, which
-//! `golden/recent.py` wrote.
+//! `golden/recent.py` and `golden/native_sparse.py` wrote.
 
 use zoo_attention::RelativeBuckets;
 use zoo_attention::flash::{flash, flash_with_sink};
@@ -8,23 +8,36 @@ use zoo_attention::mechanisms::differential::{differential, lambda};
 use zoo_attention::mechanisms::forgetting::forgetting;
 use zoo_attention::mechanisms::gla::gated_linear;
 use zoo_attention::mechanisms::linear::linear;
-use zoo_attention::mechanisms::{Nystrom, nystrom::nystrom};
+use zoo_attention::mechanisms::native_sparse::native_sparse;
+use zoo_attention::mechanisms::{NativeSparse, Nystrom, nystrom::nystrom};
 use zoo_attention::scan::FeatureMap;
 
 use crate::prelude::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     let file = include_bytes!("../../golden/recent.safetensors");
-    let golden = must(Golden::from_bytes(file));
+    trials_of_file(
+        suite,
+        "recent",
+        file,
+        include_str!("../../golden/recent.py"),
+    );
+    let file = include_bytes!("../../golden/native_sparse.safetensors");
+    let script = include_str!("../../golden/native_sparse.py");
+    trials_of_file(suite, "native-sparse", file, script);
+}
+
+fn trials_of_file(suite: &mut Suite, file: &str, bytes: &[u8], script: &'static str) {
+    let golden = must(Golden::from_bytes(bytes));
     for name in golden.metadata["cases"].split(' ') {
         let mechanism: Mechanism = must(name.parse());
         let golden = golden.strip_prefix(&format!("{name}."));
-        suite.add_training(format!("golden/recent/{name}"), move |device| {
+        suite.add_training(format!("golden/{file}/{name}"), move |device| {
             check_case(&golden, mechanism, device);
         });
     }
-    suite.add("golden/recent/file-matches-its-script", move |_| {
-        let script = include_str!("../../golden/recent.py");
+    let name = format!("golden/{file}/file-matches-its-script");
+    suite.add(name, move |_| {
         let [torch, seed] = ["torch", "seed"].map(|key| &golden.metadata[key]);
         let head = format!("PyTorch {torch}, seed {seed}.");
         assert!(script.contains(&head), "{head:?} is not in the script");
@@ -38,6 +51,7 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
     };
     let [query, key, value] = ["query", "key", "value"].map(|name| four(name).expect(name));
     let (log_decay, strength) = (four("log_decay"), four("strength"));
+    let branch_gates = four("branch_gates");
     let sink: Option<Tensor<1>> = golden.tensor("sink", device);
     let sink = sink.map(Tensor::require_grad);
     let two = |name: &str| {
@@ -87,6 +101,15 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
             };
             nystrom(q, k, v, &config, &AttentionOptions::new())
         }
+        Mechanism::NativeSparse => {
+            let size = |key: &str| must(golden.metadata[key].parse());
+            let config = NativeSparse {
+                block_size: size("block_size"),
+                top_k: size("top_k"),
+                window: size("window"),
+            };
+            native_sparse(q, k, v, gate(&branch_gates), &config, &causal)
+        }
         other => panic!("no case for {other}"),
     };
     let upstream: Tensor<4> = golden.tensor("upstream", device).expect("upstream");
@@ -106,6 +129,7 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
         ("value", Some(value)),
         ("log_decay", log_decay),
         ("strength", strength),
+        ("branch_gates", branch_gates),
     ] {
         if let Some(tensor) = tensor {
             check(name, to_vec(tensor.grad(&gradients).expect("a gradient")));
