@@ -42,8 +42,9 @@ impl Train {
             }
             vec![config.backend.name]
         } else {
-            let variants = self.arguments.variants()?.variants;
-            variants.iter().map(|it| it.config.backend.name).collect()
+            let sweeps = self.arguments.sweeps()?;
+            let variants = sweeps.iter().flat_map(|sweep| &sweep.variants);
+            variants.map(|it| it.config.backend.name).collect()
         };
         // All arguments are passed on, except the flag of this command.
         let arguments = std::env::args_os().skip(1);

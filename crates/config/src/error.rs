@@ -35,6 +35,14 @@ impl ConfigError {
         }
     }
 
+    /// The problems, without their locations and help.
+    pub fn reasons(&self) -> Vec<String> {
+        match self.diagnostics() {
+            Some(Diagnostics { list, .. }) => list.iter().map(|it| it.message.clone()).collect(),
+            None => vec![self.to_string()],
+        }
+    }
+
     /// The errors of variants of a config, each with the name of the variant, of `count` variants in
     /// all. The same problem is reported once. One that only some variants have names the first,
     /// unless its location is the value that distinguishes them. An error that is not about a key

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use zoo_spec::Mechanism;
+
 use crate::error::{ConfigError, Diagnostic, Diagnostics, Location, Source};
 use crate::tree::{Node, Value};
 
@@ -20,7 +22,12 @@ pub struct Override {
     /// Location of the key; the value has another.
     location: Location,
     node: Node,
+    /// Whether it is one of the mechanisms of `all`.
+    is_from_all: bool,
 }
+
+/// The value of an attention key that stands for every mechanism.
+const ALL: &str = "all";
 
 impl Override {
     /// Parses the argument of `--set`, for example `model.layers=4`. A value that is not TOML is a
@@ -36,7 +43,9 @@ impl Override {
     }
 
     /// Parses the argument of `--sweep`, for example `model.layers=2,4`: a key with several values.
-    /// A comma in brackets or quotes is part of a value.
+    /// A comma in brackets or quotes is part of a value. For keys that end with `attention`, `all` is
+    /// every mechanism with default keys, except those that are listed as well:
+    /// `model.attention=all,{ kind = "linformer", length = 4096 }`.
     ///
     /// # Errors
     ///
@@ -47,7 +56,39 @@ impl Override {
         if let Some(empty) = values.iter().find(|value| value.is_empty()) {
             return Err(flag.invalid(empty.clone(), "expected a value"));
         }
-        Ok(values.into_iter().map(|it| flag.with_value(it)).collect())
+        let is_attention = flag.path.last().is_some_and(|it| it.ends_with("attention"));
+        let is_all = |value: &Range<usize>| is_attention && &text[value.clone()] == ALL;
+        let listed = values.iter().filter(|it| !is_all(it));
+        let listed = listed.filter_map(|it| flag.with_value(it.clone()).mechanism());
+        let listed: Vec<Mechanism> = listed.collect();
+        let mut swept = vec![];
+        for value in values {
+            if is_all(&value) {
+                let others = Mechanism::ALL.iter().filter(|it| !listed.contains(it));
+                swept.extend(others.map(|it| flag.with_mechanism(*it)));
+            } else {
+                swept.push(flag.with_value(value));
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Whether it is one of the mechanisms of `all`, a value of [`sweep`](Self::sweep).
+    pub fn is_from_all(&self) -> bool {
+        self.is_from_all
+    }
+
+    /// The mechanism that the value names, without or with keys.
+    fn mechanism(&self) -> Option<Mechanism> {
+        let name = match (&self.node.value, self.node.get("kind")) {
+            (Value::Text(name), _) => name,
+            (_, Some(kind)) => match &kind.node.value {
+                Value::Text(name) => name,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        name.parse().ok()
     }
 
     /// Sets a key by another flag: `--steps 100` sets `training.steps`.
@@ -58,6 +99,7 @@ impl Override {
             path: key.split('.').map(str::to_owned).collect(),
             location: Location::new(&source, 0..flag.len()),
             node: Node::parse_flag(value),
+            is_from_all: false,
         }
     }
 
@@ -151,6 +193,24 @@ impl<'a> Flag<'a> {
             path: self.path.clone(),
             location: self.location(self.key.clone()),
             node: Node::parse_flag(self.location(value)),
+            is_from_all: false,
+        }
+    }
+
+    /// One of the mechanisms of `all`, located in a flag of its own.
+    fn with_mechanism(&self, mechanism: Mechanism) -> Override {
+        let key = self.path.join(".");
+        let text = format!("{key}={mechanism}");
+        let flag = Flag {
+            text: &text,
+            path: self.path.clone(),
+            key: 0..key.len(),
+            values: key.len() + 1..text.len(),
+            ..*self
+        };
+        Override {
+            is_from_all: true,
+            ..flag.with_value(flag.values.clone())
         }
     }
 
@@ -247,6 +307,30 @@ mod tests {
             let expected = expected.iter().map(|it| (*it).to_owned()).collect();
             assert_eq!(values(text), Ok::<Vec<String>, String>(expected), "{text}");
         }
+        // Without the listed ones, by any of their names.
+        let all = |text: &str| {
+            let swept = Override::sweep(text).unwrap_or_else(|error| panic!("{error}"));
+            let key = |it: &Override| (it.key(), it.value().to_owned(), it.is_from_all());
+            swept.iter().map(key).collect::<Vec<_>>()
+        };
+        let attention = all("model.attention=all");
+        assert_eq!(attention.len(), Mechanism::ALL.len());
+        for (one, mechanism) in attention.iter().zip(Mechanism::ALL) {
+            let key = "model.attention".to_owned();
+            assert_eq!(*one, (key, mechanism.name().to_owned(), true));
+        }
+        let text = "model.encoder_attention=ssd,all,{ kind = \"lsh\", n_hashes = 2 },linear";
+        let some = all(text);
+        assert_eq!(some.len(), Mechanism::ALL.len());
+        let names: Vec<&str> = some.iter().map(|it| it.1.as_str()).collect();
+        let listed = some.iter().filter(|it| !it.2).map(|it| it.1.as_str());
+        let expected = ["ssd", "{ kind = \"lsh\", n_hashes = 2 }", "linear"];
+        assert!(listed.eq(expected), "{names:?}");
+        for name in ["mamba2", "lsh"] {
+            assert!(!names.contains(&name), "{names:?}");
+        }
+        assert_eq!(names.iter().filter(|it| **it == "linear").count(), 1);
+        assert_eq!(all("model.layers=all").len(), 1, "not a key of mechanisms");
         for text in ["model.attention=", "model.attention=a,,b", "model.a=a,"] {
             let message = Override::sweep(text).expect_err(text).to_string();
             let expected = format!(

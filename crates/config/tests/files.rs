@@ -208,8 +208,10 @@ fn shipped_configs_are_valid_and_documented() {
     for name in [
         "classifier-listops-flash",
         "classifier-listops-linear",
+        "classifier-listops-long",
         "classifier-listops-sliding-window",
         "classifier-listops-standard",
+        "classifier-recall",
         "gpt-shakespeare",
         "gpt-shakespeare-cpu",
         "gpt-shakespeare-hybrid",

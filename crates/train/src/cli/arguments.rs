@@ -10,10 +10,14 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use zoo_config::{Config, ConfigError, Override};
 use zoo_spec::{Backend, BackendId};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TrainArguments {
     /// Train with this config file, or with the config of this run folder
     pub(crate) config: PathBuf,
+
+    /// With --sweep, train the variants of these configs as well
+    #[arg(value_name = "CONFIG", requires = "sweep", conflicts_with = "name")]
+    pub(crate) more: Vec<PathBuf>,
 
     /// Override the config's backend: flex, ndarray, wgpu, tch-cpu, ...
     #[arg(long, value_name = "BACKEND", hide_possible_values = true)]
@@ -32,7 +36,8 @@ pub(crate) struct TrainArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Train a variant for each value, one after the other, in NAME-sweep; repeat it to combine keys
+    /// Train a variant for each value, one after the other, in NAME-sweep; repeat it to combine keys;
+    /// model.attention=all is every mechanism that the model supports
     #[arg(long, value_name = "KEY=VALUE,...", conflicts_with_all = ["print_config", "step"])]
     pub(crate) sweep: Vec<String>,
 

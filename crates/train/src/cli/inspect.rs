@@ -9,12 +9,12 @@ use serde_json::Value;
 use zoo_config::{Config, Metric, wrap};
 use zoo_models::weights::Weights;
 use zoo_spec::{Printable, closest_run};
-use zoo_viz::units::{count, number};
+use zoo_viz::units::{bytes, count, number};
 
 use super::terminal::width;
 use super::{Command, print};
 use crate::report::format::{duration, metric_value};
-use crate::run::{Row, WEIGHTS, last_rows, read_rows};
+use crate::run::{MEMORY, Row, WEIGHTS, last_rows, read_rows};
 use crate::trained::{load, load_weights};
 use crate::{AVERAGE, CheckpointChoice, Result, RunFolder, TrainError};
 
@@ -237,6 +237,9 @@ fn label(name: &str) -> &str {
 }
 
 fn value(name: &str, value: f64) -> String {
+    if name == MEMORY {
+        return bytes(value);
+    }
     let percentages = [Metric::Exact, Metric::Accuracy, Metric::MacroF1];
     match percentages.into_iter().find(|metric| metric.name() == name) {
         Some(metric) => metric_value(metric, value),

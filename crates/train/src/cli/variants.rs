@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use zoo_config::{Config, ConfigError, Override};
+use zoo_spec::Printable;
 
 use super::arguments::TrainArguments;
 
@@ -16,6 +17,14 @@ pub(crate) struct Sweep {
     /// The folder of all runs.
     pub(crate) folder: PathBuf,
     pub(crate) variants: Vec<Variant>,
+    /// Variants with a mechanism of `all` that the config does not support.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Skipped {
+    pub(crate) name: String,
+    pub(crate) reason: String,
 }
 
 #[derive(Debug)]
@@ -28,8 +37,31 @@ pub(crate) struct Variant {
 }
 
 impl TrainArguments {
-    /// Reads the config of every variant. All errors of all variants are reported together.
-    pub(crate) fn variants(&self) -> Result<Sweep, ConfigError> {
+    /// The sweep of each config.
+    pub(crate) fn sweeps(&self) -> Result<Vec<Sweep>, ConfigError> {
+        let mut sweeps: Vec<Sweep> = vec![];
+        for config in std::iter::once(&self.config).chain(&self.more) {
+            let arguments = Self {
+                config: config.clone(),
+                ..self.clone()
+            };
+            let sweep = arguments.variants()?;
+            if sweeps.iter().any(|other| other.folder == sweep.folder) {
+                return Err(ConfigError::InvalidInput(format!(
+                    "the runs of {} would be in {}, as those of another config\n  \
+                     help: set another run.name in the config, and give each config once",
+                    Printable(&config.display().to_string()),
+                    Printable(&sweep.folder.display().to_string())
+                )));
+            }
+            sweeps.push(sweep);
+        }
+        Ok(sweeps)
+    }
+
+    /// Reads the config of every variant. All errors of all variants are reported together, except
+    /// those of mechanisms of `all` if the config supports others of them.
+    fn variants(&self) -> Result<Sweep, ConfigError> {
         let swept = self.sweep.iter().map(|text| Override::sweep(text));
         let swept: Vec<Vec<Override>> = swept.collect::<Result<_, _>>()?;
         let (path, run) = self.config_file()?;
@@ -38,8 +70,11 @@ impl TrainArguments {
         let mut sweep = Sweep {
             folder: PathBuf::new(),
             variants: vec![],
+            skipped: vec![],
         };
         let mut errors = vec![];
+        // The values of the variants without errors.
+        let mut valid = vec![];
         let combinations = combinations(&swept);
         for values in &combinations {
             let name = name(values);
@@ -52,14 +87,15 @@ impl TrainArguments {
             let mut config = match config {
                 Ok(config) => config,
                 Err(error) => {
-                    errors.push((name, error));
+                    errors.push((values, name, error));
                     continue;
                 }
             };
             if let Err(error) = check_name(&name, values, &sweep) {
-                errors.push((name, error));
+                errors.push((values, name, error));
                 continue;
             }
+            valid.push(values);
             let base = config.run.name.take().unwrap_or_default();
             sweep.folder = config.run.output.join(format!("{base}-sweep"));
             config.run.output.clone_from(&sweep.folder);
@@ -70,7 +106,22 @@ impl TrainArguments {
                 config,
             });
         }
-        match ConfigError::merge(errors, combinations.len()) {
+        // An error that every mechanism has is not about the mechanism.
+        let is_skipped = |values: &[Override]| {
+            let is_from_all = values.iter().any(Override::is_from_all);
+            is_from_all && valid.iter().any(|other| differ_in_all(values, other))
+        };
+        let (skipped, errors): (Vec<_>, Vec<_>) =
+            errors.into_iter().partition(|it| is_skipped(it.0));
+        sweep.skipped = skipped
+            .into_iter()
+            .map(|(_, name, error)| Skipped {
+                name,
+                reason: error.reasons().join("; "),
+            })
+            .collect();
+        let errors = errors.into_iter().map(|(_, name, error)| (name, error));
+        match ConfigError::merge(errors.collect(), combinations.len()) {
             Some(error) => Err(error),
             None => Ok(sweep),
         }
@@ -150,6 +201,14 @@ fn combinations(swept: &[Vec<Override>]) -> Vec<Vec<Override>> {
         all = extended.collect();
     }
     all
+}
+
+/// Whether two combinations differ only in mechanisms of `all`.
+fn differ_in_all(values: &[Override], others: &[Override]) -> bool {
+    values.iter().zip(others).all(|(value, other)| {
+        let is_from_all = value.is_from_all() && other.is_from_all();
+        is_from_all || value.value() == other.value()
+    })
 }
 
 /// `encoder_attention=flash,layers=4`: the keys without their section. Other characters than letters,

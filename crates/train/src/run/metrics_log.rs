@@ -19,6 +19,10 @@ const METRICS: &str = "metrics.jsonl";
 /// The split that is evaluated after the last step.
 pub(crate) const TEST: &str = "test";
 
+/// Peak memory of training in bytes. Missing in runs of earlier versions, and where it cannot be
+/// measured.
+pub(crate) const MEMORY: &str = "memory";
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
     /// The split: `train`, `valid` or `test`.

@@ -35,7 +35,9 @@ pub(crate) use self::folder::OpenMode;
 pub use self::folder::RunFolder;
 pub(crate) use self::lock::Lock;
 pub(crate) use self::metadata::{FINISHED, add_finish, add_resume, run_metadata};
-pub(crate) use self::metrics_log::{MetricsLog, Row, TEST, curve, last_rows, plot, read_rows};
+pub(crate) use self::metrics_log::{
+    MEMORY, MetricsLog, Row, TEST, curve, last_rows, plot, read_rows,
+};
 pub use self::progress::BestCheckpoint;
 pub(crate) use self::progress::{Progress, ScaleState};
 pub(crate) use crate::files::write_atomic;

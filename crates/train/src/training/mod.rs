@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use zoo_backend::{BackendId, OpenDevice};
+use zoo_backend::{BackendId, Meter, OpenDevice};
 use zoo_config::{Config, DataSizes};
 use zoo_data::Splits;
 use zoo_viz::units::count;
@@ -132,6 +132,9 @@ fn train_task<T: Task>(
     let batches = ids.train.batches(config, context)?;
     let last_step = num_steps(config, &batches, opened.len());
     let devices = opened.iter().map(|it| it.device.clone().autodiff());
+    // Weights are initialised later, so their memory counts.
+    let mut meter = Meter::start(&opened[0]);
+    meter.reset_peak();
     let mut setup = TrainSetup {
         config,
         options,
@@ -140,6 +143,7 @@ fn train_task<T: Task>(
         lock,
         metadata: run_metadata(config, &opened[0], model.parameters(), last_step),
         devices: devices.collect(),
+        meter,
         reduction,
         last_step,
         reporter,
@@ -252,6 +256,8 @@ struct TrainSetup<'a, T: Task> {
     metadata: serde_json::Value,
     /// With autodiff; the parameters are on the first.
     devices: Vec<burn::tensor::Device>,
+    /// The memory of training on the first device.
+    meter: Meter<'a>,
     reduction: Reduction,
     last_step: usize,
     reporter: Reporter,

@@ -22,7 +22,7 @@ use crate::memory::is_cpu;
 use crate::report::summary::summary_lines;
 use crate::report::{Interval, TrainingStart};
 use crate::run::{
-    BestCheckpoint, Checkpoint, MetricsLog, Progress, Row, TEST, add_finish, add_resume,
+    BestCheckpoint, Checkpoint, MEMORY, MetricsLog, Progress, Row, TEST, add_finish, add_resume,
     write_atomic,
 };
 use crate::task::{Example, Task, evaluate_examples};
@@ -249,6 +249,10 @@ impl<'a, T: Task> Trainer<'a, T> {
         ]);
         if let Some(grad_norm) = interval.grad_norm {
             values.insert("norm".to_owned(), grad_norm);
+        }
+        // The peak so far, in bytes, including validations.
+        if let Some((memory, _)) = self.setup.meter.peak() {
+            values.insert(MEMORY.to_owned(), memory as f64);
         }
         if let Some(scale) = self.progress.scale {
             values.insert("loss_scale".to_owned(), scale.scale);

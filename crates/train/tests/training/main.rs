@@ -17,6 +17,7 @@ mod shared;
 mod signals;
 mod support;
 mod sweep;
+mod sweep_all;
 #[cfg(unix)]
 mod terminal;
 
@@ -53,6 +54,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
         #[cfg(unix)]
         trials.extend(terminal::trials(opened));
         trials.extend(sweep::trials(opened));
+        trials.extend(sweep_all::trials(opened));
         trials.extend(data::trials(opened));
         trials.extend(checkpoints::trials(opened));
         trials.extend(refusals::trials(opened));

@@ -261,11 +261,11 @@ pub(crate) fn silent(path: &str) -> Command {
     command
 }
 
-/// The rows of `metrics.jsonl` without the timing columns. Values stay text, because parsing a
+/// The rows of `metrics.jsonl` without the columns of time and memory. Values stay text, because parsing a
 /// decimal may change its last bit.
 pub(crate) fn rows(run: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
-    let timing = ["\"seconds\":", "\"tokens_per_second\":"];
+    let timing = ["\"seconds\":", "\"tokens_per_second\":", "\"memory\":"];
     let is_timing = |pair: &&str| timing.iter().any(|key| pair.starts_with(key));
     let row = |line: &str| {
         let pairs = line.trim_matches(['{', '}']).split(',');

@@ -23,7 +23,7 @@ trials! {
 const STEPS: &str = "training.steps = 4";
 
 /// A folder with a config file.
-fn config_file(opened: &OpenDevice) -> TempDir {
+pub(crate) fn config_file(opened: &OpenDevice) -> TempDir {
     config_file_with(opened, &[STEPS, "training.checkpoint_every = 2"])
 }
 
@@ -34,12 +34,12 @@ fn config_file_with(opened: &OpenDevice, changes: &[&str]) -> TempDir {
     folder
 }
 
-fn sweep(folder: &TempDir, arguments: &[&str]) -> Output {
+pub(crate) fn sweep(folder: &TempDir, arguments: &[&str]) -> Output {
     zoo_train(&folder.join("small.toml"), arguments)
 }
 
 /// The names of the runs.
-fn runs(folder: &Path) -> Vec<String> {
+pub(crate) fn runs(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.path().is_dir());
     let names = folders.map(|entry| entry.file_name().into_string().unwrap());

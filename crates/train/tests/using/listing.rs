@@ -3,6 +3,7 @@
 use std::fs::File;
 
 use serde_json::Value;
+use zoo_backend::Backend;
 use zoo_train::cli::inspect::Inspect;
 use zoo_train::cli::mechanisms::Mechanisms;
 use zoo_train::cli::runs::Runs as List;
@@ -78,6 +79,28 @@ fn runs_are_listed_with_their_results(runs: &Runs) {
     assert_eq!(run["best"]["step"], best.step);
     assert_eq!(run["state"], "finished");
     assert!(run["seconds"].as_f64().unwrap() > 0.0);
+    let per_step = run["seconds"].as_f64().unwrap() / 6.0;
+    assert!((run["seconds_per_step"].as_f64().unwrap() - per_step).abs() < 1e-9);
+    // Where the system counts the memory of a process.
+    if runs.backend() == Backend::Flex && std::fs::write("/proc/self/clear_refs", "5").is_ok() {
+        assert!(run["memory"].as_f64().unwrap() > 1e3, "{run}");
+    }
+    // The larger one of two processes, and a run of an earlier version.
+    let log = format!("{folder}/small/metrics.jsonl");
+    edit(&log, |text| {
+        let lines = text
+            .lines()
+            .map(|line| line.replace("\"memory\"", "\"other\""));
+        lines.map(|line| format!("{line}\n")).collect()
+    });
+    assert_eq!(list_json(&[&folder])[1]["memory"], Value::Null);
+    edit(&log, |text| {
+        let rows = [3e9, 2e9].map(|memory| {
+            format!("{{\"part\":\"train\",\"step\":2,\"loss\":1.0,\"memory\":{memory}}}\n")
+        });
+        format!("{text}{}", rows.concat())
+    });
+    assert_eq!(list_json(&[&folder])[1]["memory"], 3e9);
     assert_eq!(gpt["model"], "gpt");
     // As many parameters as in the summary of the model.
     let summary = runs.run_ok::<Inspect>(Kind::Transformer, &[]);
@@ -254,6 +277,9 @@ fn comparison_of_runs(runs: &Runs) {
         "aria-label=\"validation loss\"",
         "aria-label=\"validation exact\"",
         "<th>test exact</th>",
+        "<th>time per step</th><th>memory</th>",
+        // A label for each run that has the metric.
+        "zoo-label",
         "<td>a&amp;b</td>",
         "<tr><td>model.n_heads</td><td>2</td><td>4</td><td>2</td></tr>",
         "<tr><td>model.context</td><td>-</td><td>-</td><td>16</td></tr>",

@@ -1,6 +1,7 @@
 //! Line plots as standalone SVGs for light and dark themes.
 
 mod axis;
+mod labels;
 
 use std::fmt::Write;
 
@@ -28,6 +29,8 @@ pub struct Line {
     pub band: Vec<(f64, f64, f64)>,
     /// Whether points have markers.
     pub markers: bool,
+    /// Text beside the last point; may be empty.
+    pub label: String,
     /// Whether others are compared with this line.
     pub strong: bool,
 }
@@ -110,6 +113,7 @@ impl Plot {
                 frame.draw_line(&mut svg, line);
                 draw_legend(&mut svg, line, i);
             }
+            labels::draw(&mut svg, &frame, &lines);
         }
         svg.push_str("</svg>\n");
         svg
@@ -349,6 +353,29 @@ mod tests {
         let svg = plot(Scale::Linear, lines.to_vec()).to_svg();
         for shape in ["<circle", "<rect", "<path"] {
             assert_eq!(svg.matches(shape).count(), 2, "{shape}: {svg}");
+        }
+    }
+
+    #[test]
+    fn points_are_labelled() {
+        let labelled = |label: &str, x: f64| Line {
+            label: label.to_owned(),
+            ..line(vec![(1.0, 1.0), (x, 2.0)])
+        };
+        let lines = vec![
+            labelled("a & b", 2.0),
+            labelled("c", 3.0),
+            labelled("", 4.0),
+        ];
+        let svg = plot(Scale::Linear, lines).to_svg();
+        let labels: Vec<&str> = svg.split("zoo-label").skip(1).collect();
+        assert_eq!(labels.len(), 2, "{svg}");
+        assert!(labels[0].contains(">a &amp; b</text>") && labels[1].contains(">c</text>"));
+        let circles: Vec<&str> = svg.split("<circle").skip(1).collect();
+        // Each line has two points and a marker in the legend.
+        for (label, circle) in labels.iter().zip([circles[1], circles[4]]) {
+            let distance = attribute(label, " x") - attribute(circle, "cx");
+            assert!((distance - 7.0).abs() < 0.2, "{label} {circle}");
         }
     }
 

@@ -106,7 +106,8 @@ fn final_values(runs: &[RunContent]) -> (Vec<String>, Vec<Vec<String>>) {
         TEST => format!("test {metric}"),
         split => format!("last {split} {metric}"),
     });
-    let fixed = "run,model,attention,best,steps,time,parameters,state".split(',');
+    let fixed =
+        "run,model,attention,best,steps,time,time per step,memory,parameters,state".split(',');
     let header = fixed.map(ToOwned::to_owned).chain(names).collect();
     let row = |run: &RunContent| {
         let record = &run.record;
@@ -122,6 +123,8 @@ fn final_values(runs: &[RunContent]) -> (Vec<String>, Vec<Vec<String>>) {
             best,
             text.steps,
             text.time,
+            text.step_time,
+            text.memory,
             text.parameters,
             record.state.name().to_owned(),
         ];
@@ -147,8 +150,8 @@ pub(crate) fn plots(runs: &[RunContent]) -> Vec<Curves> {
     training.chain(validation).map(plot).collect()
 }
 
-/// The best value of each run against its training time, and against its number of parameters if
-/// these differ.
+/// The best value of each run against its training time, against its memory if that was measured, and
+/// against its number of parameters if these differ.
 fn quality_against_cost(runs: &[RunContent]) -> Vec<String> {
     let records: Vec<&RunRecord> = runs.iter().map(|run| &run.record).collect();
     let Some(metric) = records.iter().find_map(|run| Some(run.best?.metric)) else {
@@ -165,23 +168,52 @@ fn quality_against_cost(runs: &[RunContent]) -> Vec<String> {
         &records,
         metric,
         &format!("training time in {unit}"),
+        Unit::Number,
         time,
     )];
+    if records.iter().any(|run| run.memory.is_some()) {
+        let memory = |run: &RunRecord| run.memory;
+        plots.push(cost_plot(
+            &records,
+            metric,
+            "peak memory",
+            Unit::Bytes,
+            memory,
+        ));
+    }
     if records
         .iter()
         .any(|run| run.parameters != records[0].parameters)
     {
         let parameters = |run: &RunRecord| Some(run.parameters? as f64);
-        plots.push(cost_plot(&records, metric, "parameters", parameters));
+        plots.push(cost_plot(
+            &records,
+            metric,
+            "parameters",
+            Unit::Number,
+            parameters,
+        ));
     }
     plots
 }
 
-/// One point for each run.
+/// A short name for each run: its mechanisms if these distinguish the runs, else its name.
+fn labels(runs: &[&RunRecord]) -> Vec<String> {
+    let mechanisms: Vec<String> = runs.iter().map(|run| run.mechanisms.join(" + ")).collect();
+    let is_distinct =
+        |(i, name): (usize, &String)| !name.is_empty() && !mechanisms[..i].contains(name);
+    if mechanisms.iter().enumerate().all(is_distinct) {
+        return mechanisms;
+    }
+    runs.iter().map(|run| run.run.clone()).collect()
+}
+
+/// One labelled point for each run.
 fn cost_plot(
     runs: &[&RunRecord],
     metric: Metric,
     cost: &str,
+    unit: Unit,
     cost_of: impl Fn(&RunRecord) -> Option<f64>,
 ) -> String {
     let better = if metric.lower_is_better() {
@@ -199,9 +231,11 @@ fn cost_plot(
     };
     let x = Axis {
         title: cost.to_owned(),
+        unit,
         include: Some(0.0),
         ..y.clone()
     };
+    let labels = labels(runs);
     let line = |(i, run): (usize, &&RunRecord)| {
         let best = run.best.filter(|best| best.metric == metric)?;
         let (value, time) = (metric_value(metric, best.value), duration(run.seconds));
@@ -211,6 +245,7 @@ fn cost_plot(
                 ", {metric} {value} in {time}, {} parameters",
                 parameters(run)
             ),
+            label: labels[i].clone(),
             colour: i,
             stroke: i,
             points: vec![(cost_of(run)?, best.value)],

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use zoo_config::{Metric, TEMPLATES, wrap};
 use zoo_spec::{Mechanism, Printable, UnknownName};
-use zoo_viz::units::count;
+use zoo_viz::units::{self, count};
 
 pub(crate) use self::compare::plots;
 pub(crate) use self::record::{RunContent, RunRecord};
@@ -273,6 +273,8 @@ pub(crate) struct TextCells {
     pub(crate) best: String,
     pub(crate) steps: String,
     pub(crate) time: String,
+    pub(crate) step_time: String,
+    pub(crate) memory: String,
     pub(crate) parameters: String,
 }
 
@@ -286,6 +288,8 @@ impl TextCells {
             best: best.unwrap_or_else(|| "-".to_owned()),
             steps: steps(run),
             time: duration(run.seconds),
+            step_time: run.seconds_per_step.map_or("-".to_owned(), units::time),
+            memory: run.memory.map_or("-".to_owned(), units::bytes),
             parameters: parameters(run),
         }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use zoo_config::{Config, Metric, Model};
 use zoo_spec::{Alignment, Mechanism, MechanismConfig};
 
-use crate::run::{FINISHED, Lock, Progress, Row, TEST, read_rows};
+use crate::run::{FINISHED, Lock, MEMORY, Progress, Row, TEST, read_rows};
 use crate::{BestCheckpoint, Result, RunFolder};
 
 /// A run as shown in a list.
@@ -21,6 +21,10 @@ pub(crate) struct RunRecord {
     pub(in crate::cli) steps: Option<usize>,
     /// Training time.
     pub(in crate::cli) seconds: f64,
+    /// Training time of a step, with its share of the validations.
+    pub(in crate::cli) seconds_per_step: Option<f64>,
+    /// Peak memory in bytes. None in runs of earlier versions, and where it cannot be measured.
+    pub(in crate::cli) memory: Option<f64>,
     /// None in runs of earlier versions.
     pub(in crate::cli) parameters: Option<usize>,
     pub(in crate::cli) state: State,
@@ -94,6 +98,10 @@ impl RunContent {
         let steps_done = logged.max(progress.as_ref().map_or(0, |it| it.step));
         let logged = rows.iter().filter_map(|row| row.values.get("seconds"));
         let saved = progress.as_ref().map_or(0.0, |it| it.seconds);
+        let seconds = logged.copied().fold(saved, f64::max);
+        // A resumed run has a peak for each of its processes.
+        let memory = rows.iter().filter_map(|row| row.values.get(MEMORY));
+        let memory = memory.copied().filter(|it| it.is_finite());
         let record = RunRecord {
             run: name.to_owned(),
             model: config.model.name(),
@@ -108,7 +116,9 @@ impl RunContent {
             }),
             steps_done,
             steps,
-            seconds: logged.copied().fold(saved, f64::max),
+            seconds,
+            seconds_per_step: (steps_done > 0).then(|| seconds / steps_done as f64),
+            memory: memory.reduce(f64::max),
             parameters: number("parameters"),
             state: match Lock::is_held(path) {
                 Some(true) => State::Running,

@@ -10,15 +10,17 @@ mod results;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use zoo_config::wrap;
 use zoo_spec::Printable;
 
 use self::child::{Children, Outcome};
 use super::arguments::TrainArguments;
 use super::runs::record::{RunContent, State};
 use super::signals::StopSignal;
-use super::variants::{Sweep, Variant};
+use super::terminal::width;
+use super::variants::{Skipped, Sweep, Variant};
 use super::{print, print_error};
-use crate::out::print_line;
+use crate::out::{print_error_line, print_line};
 use crate::run::{Lock, OpenMode};
 use crate::training::dry_run;
 use crate::{Result, RunFolder, TrainError, TrainOptions};
@@ -40,17 +42,48 @@ struct Failure {
 
 /// Trains, prints or describes the variants of a sweep.
 pub(super) fn run(arguments: &TrainArguments, options: &TrainOptions) -> Result<ExitCode> {
-    let sweep = arguments.variants()?;
+    let sweeps = arguments.sweeps()?;
     if arguments.dry_run {
-        return describe(&sweep, options).map(|()| ExitCode::SUCCESS);
+        let described = sweeps.iter().try_for_each(|it| describe(it, options));
+        return described.map(|()| ExitCode::SUCCESS);
     }
     // All folders are checked before anything runs.
     let action = |variant: &Variant| action(variant, options);
-    let actions: Vec<Action> = sweep.variants.iter().map(action).collect::<Result<_>>()?;
+    let actions = |sweep: &Sweep| sweep.variants.iter().map(action).collect();
+    let actions: Vec<Vec<Action>> = sweeps.iter().map(actions).collect::<Result<_>>()?;
     if arguments.print_commands {
-        return print_commands(&sweep, &actions, options).map(|()| ExitCode::SUCCESS);
+        let mut all = sweeps.iter().zip(&actions);
+        let printed = all.try_for_each(|(sweep, actions)| print_commands(sweep, actions, options));
+        return printed.map(|()| ExitCode::SUCCESS);
     }
-    train(&sweep, options)
+    let children = Children::new()?;
+    let forward = children.clone();
+    let interrupter = &options.interrupter;
+    let stop_signal = StopSignal::forward(interrupter, move |signal| forward.signal(signal))?;
+    let mut failed = false;
+    for sweep in &sweeps {
+        match train(sweep, options, &children, &stop_signal)? {
+            Ending::Finished => {}
+            Ending::Failed => failed = true,
+            Ending::Stopped(code) => return Ok(code),
+        }
+    }
+    if sweeps.len() > 1 {
+        results::report_all(&sweeps);
+    }
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// How the sweep of a config ended.
+enum Ending {
+    Finished,
+    /// A variant failed.
+    Failed,
+    Stopped(ExitCode),
 }
 
 fn action(variant: &Variant, options: &TrainOptions) -> Result<Action> {
@@ -124,7 +157,20 @@ fn print_commands(sweep: &Sweep, actions: &[Action], options: &TrainOptions) -> 
         text += &shell_command(&words)?;
         text.push('\n');
     }
-    print(&mut std::io::stdout(), &text)
+    print(&mut std::io::stdout(), &text)?;
+    // Not among the commands.
+    sweep
+        .skipped
+        .iter()
+        .for_each(|it| print_error_line(it.note()));
+    Ok(())
+}
+
+impl Skipped {
+    /// What is skipped, and why.
+    fn note(&self) -> String {
+        format!("skipped: {}: {}", self.name, self.reason)
+    }
 }
 
 fn shell_command(words: &[OsString]) -> Result<String> {
@@ -173,14 +219,19 @@ fn describe(sweep: &Sweep, options: &TrainOptions) -> Result<()> {
         printed?;
         print(out, "\n")?;
     }
+    for skipped in &sweep.skipped {
+        print(out, &wrap(&skipped.note(), width()))?;
+    }
     Ok(())
 }
 
-fn train(sweep: &Sweep, options: &TrainOptions) -> Result<ExitCode> {
-    let children = Children::new()?;
-    let forward = children.clone();
+fn train(
+    sweep: &Sweep,
+    options: &TrainOptions,
+    children: &Children,
+    stop_signal: &StopSignal,
+) -> Result<Ending> {
     let interrupter = &options.interrupter;
-    let stop_signal = StopSignal::forward(interrupter, move |signal| forward.signal(signal))?;
     let count = sweep.variants.len();
     let mut failures = vec![];
     let mut exit_code = None;
@@ -226,10 +277,10 @@ fn train(sweep: &Sweep, options: &TrainOptions) -> Result<ExitCode> {
             if let Err(error) = reported {
                 print_error(&error);
             }
-            Ok(code)
+            Ok(Ending::Stopped(code))
         }
         (None, Err(error)) => Err(error),
-        (None, Ok(())) if failures.is_empty() => Ok(ExitCode::SUCCESS),
-        (None, Ok(())) => Ok(ExitCode::FAILURE),
+        (None, Ok(())) if failures.is_empty() => Ok(Ending::Finished),
+        (None, Ok(())) => Ok(Ending::Failed),
     }
 }

@@ -3,14 +3,14 @@
 use zoo_config::wrap;
 
 use super::super::runs::compare::{last, page};
-use super::super::runs::record::RunContent;
-use super::super::runs::{by_quality, find, parameters, steps};
+use super::super::runs::record::{RunContent, State};
+use super::super::runs::{TextCells, by_quality, find};
 use super::super::terminal::{table, width};
-use super::{Failure, Sweep};
+use super::{Failure, Skipped, Sweep};
 use crate::Result;
 use crate::files::write_output;
 use crate::out::print_line;
-use crate::report::format::{duration, metric_value, thousands};
+use crate::report::format::{metric_value, thousands};
 use crate::run::TEST;
 
 const PAGE: &str = "sweep.html";
@@ -18,10 +18,7 @@ const PAGE: &str = "sweep.html";
 /// Prints the results of the variants, the best first, and writes the page of all runs in the folder
 /// of the sweep.
 pub(super) fn report(sweep: &Sweep, failures: &[Failure], is_stopped: bool) -> Result<()> {
-    let runs = find(&sweep.folder).unwrap_or_default().into_iter();
-    // A run that cannot be read has failed, and its error was printed.
-    let runs = runs.filter_map(|(name, path)| RunContent::read(&name, &path, None).ok());
-    let mut all: Vec<RunContent> = runs.collect();
+    let mut all = runs(sweep);
     all.sort_by(|a, b| by_quality(&a.record, &b.record));
     let is_variant = |run: &&RunContent| {
         let mut variants = sweep.variants.iter();
@@ -31,22 +28,26 @@ pub(super) fn report(sweep: &Sweep, failures: &[Failure], is_stopped: bool) -> R
     let width = width();
     if !rows.is_empty() {
         let columns = [
-            ("variant", None),
+            ("variant\nstate", None),
             ("best\ntest", Some(17)),
-            ("time\ntokens/s", Some(9)),
+            ("time\nper step", Some(9)),
+            ("memory\ntokens/s", Some(9)),
             ("parameters\nsteps", Some(15)),
-            ("state", Some(11)),
         ];
         print_line(table(columns, &rows, width).trim_end());
+    }
+    for skipped in &sweep.skipped {
+        print_line(wrap(&skipped.note(), width).trim_end());
     }
     for Failure { name, reason } in failures {
         print_line(wrap(&format!("failed: {name}: {reason}"), width).trim_end());
     }
     if !all.is_empty() {
-        let notes: Vec<String> = failures
+        let failed = failures
             .iter()
-            .map(|Failure { name, reason }| format!("{name} failed: {reason}"))
-            .collect();
+            .map(|Failure { name, reason }| format!("{name} failed: {reason}"));
+        let skipped = sweep.skipped.iter().map(Skipped::note);
+        let notes: Vec<String> = failed.chain(skipped).collect();
         let path = sweep.folder.join(PAGE);
         write_output(&path, page(&all, &notes).as_bytes())?;
         print_line(format!("page: {}", path.display()));
@@ -55,6 +56,68 @@ pub(super) fn report(sweep: &Sweep, failures: &[Failure], is_stopped: bool) -> R
         print_line("next: the same command with --resume trains the remaining variants");
     }
     Ok(())
+}
+
+/// The runs in the folder of a sweep. One that cannot be read has failed, and its error was printed.
+fn runs(sweep: &Sweep) -> Vec<RunContent> {
+    let runs = find(&sweep.folder).unwrap_or_default().into_iter();
+    let runs = runs.filter_map(|(name, path)| RunContent::read(&name, &path, None).ok());
+    runs.collect()
+}
+
+/// Prints a Markdown table of the variants of several configs: quality on test data, or else the best
+/// validation, time per step and peak memory.
+pub(super) fn report_all(sweeps: &[Sweep]) {
+    let all: Vec<Vec<RunContent>> = sweeps.iter().map(runs).collect();
+    print_line(format!("\n{}", markdown(sweeps, &all).trim_end()));
+}
+
+fn markdown(sweeps: &[Sweep], all: &[Vec<RunContent>]) -> String {
+    let mut names: Vec<&str> = vec![];
+    for variant in sweeps.iter().flat_map(|sweep| &sweep.variants) {
+        if !names.contains(&variant.name.as_str()) {
+            names.push(&variant.name);
+        }
+    }
+    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut header = vec!["variant".to_owned()];
+    for sweep in sweeps {
+        let folder = sweep
+            .folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let config = folder.trim_end_matches("-sweep").replace('|', "\\|");
+        header.extend([config, "time per step".to_owned(), "memory".to_owned()]);
+    }
+    let mut text = row(&header) + &row(&vec!["---".to_owned(); header.len()]);
+    for name in names {
+        let mut cells = vec![name.to_owned()];
+        for runs in all {
+            cells.extend(match runs.iter().find(|it| it.record.run == name) {
+                Some(run) => {
+                    let text = TextCells::new(&run.record);
+                    [quality(run), text.step_time, text.memory]
+                }
+                None => ["-", "-", "-"].map(ToOwned::to_owned),
+            });
+        }
+        text += &row(&cells);
+    }
+    text
+}
+
+/// The metric of a run on the test data, or its best validation; `-` before the first one.
+fn quality(run: &RunContent) -> String {
+    let Some(best) = run.record.best else {
+        return "-".to_owned();
+    };
+    let test = last(run, TEST, best.metric);
+    let value = metric_value(best.metric, test.unwrap_or(best.value));
+    match run.record.state {
+        State::Finished => format!("{} {value}", best.metric),
+        state => format!("{} {value} ({})", best.metric, state.name()),
+    }
 }
 
 /// Tokens per second, averaged over the logged intervals.
@@ -76,11 +139,12 @@ fn cells(content: &RunContent) -> [String; 5] {
         format!("{} {value}\ntest {test}", best.metric)
     });
     let speed = tokens_per_second(content).map_or("-".to_owned(), thousands);
+    let text = TextCells::new(run);
     [
-        run.run.replace(',', ",\n"),
+        format!("{}\n{}", run.run.replace(',', ",\n"), run.state.name()),
         best,
-        format!("{}\n{speed}", duration(run.seconds)),
-        format!("{}\n{}", parameters(run), steps(run)),
-        run.state.name().to_owned(),
+        format!("{}\n{}", text.time, text.step_time),
+        format!("{}\n{speed}", text.memory),
+        format!("{}\n{}", text.parameters, text.steps),
     ]
 }
