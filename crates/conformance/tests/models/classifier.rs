@@ -17,14 +17,8 @@ pub(crate) fn trials(suite: &mut Suite) {
 
 type Case = (MechanismConfig, Pooling);
 
-/// Mechanisms that support no bidirectional attention are tested in causal classifiers.
-fn is_causal(mechanism: &MechanismConfig) -> bool {
-    mechanism.capabilities().bidirectional.is_err()
-}
-
-fn trained() -> [Case; 4] {
+fn trained() -> [Case; 3] {
     [
-        (Mechanism::GatedDelta.small_for_tests(), Pooling::Last),
         (Mechanism::Flash.into(), Pooling::Cls),
         (Mechanism::Linear.small_for_tests(), Pooling::Mean),
         (Mechanism::BigBird.small_for_tests(), Pooling::Attention),
@@ -32,10 +26,8 @@ fn trained() -> [Case; 4] {
 }
 
 /// Every pooling. The encoder itself is tested with all mechanisms in `transformer`.
-fn padded() -> [Case; 8] {
+fn padded() -> [Case; 6] {
     [
-        (Mechanism::GatedDelta.small_for_tests(), Pooling::Last),
-        (Mechanism::Retention.small_for_tests(), Pooling::Mean),
         (Mechanism::Flash.into(), Pooling::Cls),
         // The stride is derived from the length.
         (Strided { stride: None }.into(), Pooling::Cls),
@@ -50,7 +42,6 @@ fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
     ClassifierConfig::new(9, 3, 16, 4, 1)
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
-        .with_causal(is_causal(&mechanism))
         .with_attention(mechanism)
         .with_pooling(pooling)
 }
