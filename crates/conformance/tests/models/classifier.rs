@@ -17,8 +17,21 @@ pub(crate) fn trials(suite: &mut Suite) {
 
 type Case = (MechanismConfig, Pooling);
 
-fn trained() -> [Case; 3] {
+/// Mechanisms that support no bidirectional attention are tested in causal classifiers.
+fn is_causal(mechanism: &MechanismConfig) -> bool {
+    mechanism.capabilities().bidirectional.is_err()
+}
+
+fn mask(mechanism: &MechanismConfig) -> Mask {
+    match is_causal(mechanism) {
+        true => Mask::Causal,
+        false => Mask::Full,
+    }
+}
+
+fn trained() -> [Case; 4] {
     [
+        (Mechanism::GatedDelta.small_for_tests(), Pooling::Last),
         (Mechanism::Flash.into(), Pooling::Cls),
         (Mechanism::Linear.small_for_tests(), Pooling::Mean),
         (Mechanism::BigBird.small_for_tests(), Pooling::Attention),
@@ -26,8 +39,10 @@ fn trained() -> [Case; 3] {
 }
 
 /// Every pooling. The encoder itself is tested with all mechanisms in `transformer`.
-fn padded() -> [Case; 6] {
+fn padded() -> [Case; 8] {
     [
+        (Mechanism::GatedDelta.small_for_tests(), Pooling::Last),
+        (Mechanism::Retention.small_for_tests(), Pooling::Mean),
         (Mechanism::Flash.into(), Pooling::Cls),
         // The stride is derived from the length.
         (Strided { stride: None }.into(), Pooling::Cls),
@@ -42,13 +57,14 @@ fn config(mechanism: MechanismConfig, pooling: Pooling) -> ClassifierConfig {
     ClassifierConfig::new(9, 3, 16, 4, 1)
         .with_d_feed_forward(Some(24))
         .with_dropout(0.0)
+        .with_causal(is_causal(&mechanism))
         .with_attention(mechanism)
         .with_pooling(pooling)
 }
 
 fn check_overfitting((mechanism, pooling): Case, device: &Device) {
     let device = &device.clone().autodiff();
-    assert_not_full_attention(&mechanism, 4, [9; 2], Mask::Full, device);
+    assert_not_full_attention(&mechanism, 4, [9; 2], mask(&mechanism), device);
     let model = config(mechanism, pooling)
         .with_d_model(32)
         .with_d_feed_forward(Some(64))
@@ -75,7 +91,7 @@ fn check_overfitting((mechanism, pooling): Case, device: &Device) {
 
 /// The output of a padded row equals that without padding.
 fn check_padding((mechanism, pooling): Case, device: &Device) {
-    assert_not_full_attention(&mechanism, 4, [5; 2], Mask::Full, device);
+    assert_not_full_attention(&mechanism, 4, [5; 2], mask(&mechanism), device);
     let model = with_random_weights(config(mechanism, pooling).init(device), 3);
     let short = [3, 1, 4, 1, 5];
     let unpadded = model.forward(&tokens(&[short], model.limits(), device));
