@@ -194,7 +194,7 @@ impl Data {
                 Some((data.train_size, data.min_length, LENGTH))
             }
             Self::Dates(data) => Some((data.train_size, 8, SIZE)),
-            Self::Recall(data) => Some((data.train_size, data.min_keys, SIZE)),
+            Self::Recall(data) => Some((data.train_size, data.train_min_keys(), SIZE)),
             Self::ListOps(data) => Some((data.train_size, data.min_length, LENGTH)),
             Self::Documents(data) => {
                 let words = data.min_sentences.saturating_mul(data.min_words);

@@ -23,6 +23,9 @@ impl Checker<'_> {
                 let symbols = data.num_symbols();
                 let allowed = format!("at most symbols = {symbols} (keys are distinct)");
                 self.at_most("data.max_keys", data.max_keys, symbols, &allowed);
+                let (min_keys, train_min_keys) = (data.min_keys, data.train_min_keys());
+                let allowed = format!("at most min_keys = {min_keys}");
+                self.at_most("data.train_min_keys", train_min_keys, min_keys, &allowed);
             }
             Data::Documents(data) => {
                 self.at_most("data.classes", data.classes, 8, "at most 8");

@@ -74,6 +74,9 @@ keys! {
         min_keys: usize = 2, count(1, 1 << 16);
         /// Maximum number of pairs, at most `symbols`.
         max_keys: usize = 8, count(1, 1 << 16);
+        /// Minimum number of pairs of a training example, at most `min_keys`. The numbers of pairs are then
+        /// log-uniform in training: few pairs are learned first, and many pairs from them.
+        train_min_keys: Option<usize> = None, count(1, 1 << 16), Presence::Optional("`min_keys`");
         /// Number of different keys: letters, or `k0`, `k1`, ... if there are more than 26.
         symbols: Option<usize> = None, count(1, 1 << 16), Presence::Optional("26, or `max_keys` if that is more");
         /// Number of different values, from 0.
@@ -269,6 +272,11 @@ impl Recall {
     /// Number of different keys.
     pub fn num_symbols(&self) -> usize {
         self.symbols.unwrap_or(self.max_keys.max(LETTERS))
+    }
+
+    /// Minimum number of pairs of a training example.
+    pub fn train_min_keys(&self) -> usize {
+        self.train_min_keys.unwrap_or(self.min_keys)
     }
 }
 

@@ -14,7 +14,7 @@ use zoo_config::Recall;
 use zoo_spec::SplitMix64;
 
 use super::Generate;
-use super::splits::generate_splits;
+use super::splits::{Use, generate_splits_by_use};
 use crate::{DataError, Pair, Splits};
 
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
@@ -26,11 +26,22 @@ impl Generate for Recall {
         DataError::at_least("min_keys", 1, self.min_keys)?;
         DataError::at_least("max_keys", self.min_keys, self.max_keys)?;
         DataError::at_most("max_keys", self.num_symbols(), self.max_keys)?;
+        DataError::at_least("train_min_keys", 1, self.train_min_keys())?;
+        DataError::at_most("train_min_keys", self.min_keys, self.train_min_keys())?;
         DataError::at_least("values", 2, self.values)?;
         let counts = [self.train_size, self.valid_size, self.test_size];
         let keys = keys(self.num_symbols());
-        let sample = |rng: &mut SplitMix64| Some(pair(self, &keys, rng));
-        generate_splits("recall", counts, seed, sample, [|it| it.source.clone(); 2])
+        let sample = |rng: &mut SplitMix64, used_for: Use| {
+            let count = match (used_for, self.train_min_keys) {
+                (Use::Training, Some(min)) => log_uniform(min, self.max_keys, rng),
+                (Use::Training, None) | (Use::Evaluation, _) => {
+                    rng.within(self.min_keys, self.max_keys)
+                }
+            };
+            Some(pair(self, count, &keys, rng))
+        };
+        let identity = |pair: &Pair| pair.source.clone();
+        generate_splits_by_use("recall", counts, seed, sample, [identity; 2])
     }
 }
 
@@ -42,8 +53,14 @@ fn keys(count: usize) -> Vec<String> {
     }
 }
 
-fn pair(task: &Recall, keys: &[String], rng: &mut SplitMix64) -> Pair {
-    let count = rng.within(task.min_keys, task.max_keys);
+/// An integer in `min..=max` whose logarithm is uniform: each doubling is equally likely.
+fn log_uniform(min: usize, max: usize, rng: &mut SplitMix64) -> usize {
+    let [low, high] = [min, max + 1].map(|end| (end as f64).ln());
+    let sampled = (low + (high - low) * rng.uniform()).exp() as usize;
+    sampled.clamp(min, max)
+}
+
+fn pair(task: &Recall, count: usize, keys: &[String], rng: &mut SplitMix64) -> Pair {
     let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     rng.shuffle(&mut keys);
     let values: Vec<usize> = (0..count).map(|_| rng.below(task.values)).collect();
@@ -112,5 +129,43 @@ mod tests {
             assert!(all_values.len() > task.values / 2, "{all_values:?}");
             assert!(all_values.iter().all(|value| *value < task.values));
         }
+    }
+
+    #[test]
+    fn training_examples_can_have_fewer_pairs() {
+        let task = Recall {
+            min_keys: 64,
+            max_keys: 255,
+            train_min_keys: Some(4),
+            train_size: 600,
+            valid_size: 60,
+            test_size: 60,
+            ..Recall::default()
+        };
+        let splits = task.generate(3).unwrap();
+        let counts = |pairs: &[Pair]| -> Vec<usize> {
+            let words = pairs.iter().map(|it| it.source.split(' ').count());
+            words.map(|words| (words - 2) / 2).collect()
+        };
+        // 4..8, 8..16, ..., 128..256: six doublings.
+        let mut doublings = [0; 6];
+        for count in counts(&splits.train) {
+            assert!((4..256).contains(&count), "{count}");
+            doublings[count.ilog2() as usize - 2] += 1;
+        }
+        assert!(
+            doublings.iter().all(|it| (70..130).contains(it)),
+            "{doublings:?}"
+        );
+        for evaluated in [&splits.valid, &splits.test] {
+            assert!(counts(evaluated).iter().all(|it| (64..256).contains(it)));
+        }
+        let without = Recall {
+            train_min_keys: None,
+            ..task
+        };
+        let without = without.generate(3).unwrap();
+        assert!(counts(&without.train).iter().all(|it| *it >= 64));
+        assert_eq!((without.valid, without.test), (splits.valid, splits.test));
     }
 }

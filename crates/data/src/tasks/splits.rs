@@ -14,25 +14,45 @@ const MAX_MISSES: usize = 2000;
 /// so that a larger training split does not change the other splits.
 pub(super) fn generate_splits<T>(
     task: &'static str,
-    [train, valid, test]: [usize; 3],
+    counts: [usize; 3],
     seed: u64,
     sample: impl Fn(&mut SplitMix64) -> Option<T>,
+    keys: [fn(&T) -> String; 2],
+) -> Result<Splits<Vec<T>>, DataError> {
+    let sample = |rng: &mut SplitMix64, _| sample(rng);
+    generate_splits_by_use(task, counts, seed, sample, keys)
+}
+
+/// What an example is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Training,
+    Evaluation,
+}
+
+/// [`generate_splits`] with training examples of another distribution.
+pub(super) fn generate_splits_by_use<T>(
+    task: &'static str,
+    [train, valid, test]: [usize; 3],
+    seed: u64,
+    sample: impl Fn(&mut SplitMix64, Use) -> Option<T>,
     [identity, held_out]: [fn(&T) -> String; 2],
 ) -> Result<Splits<Vec<T>>, DataError> {
     DataError::at_least("train_size", 1, train)?;
     let requested = train + valid + test;
     let mut identities = HashSet::new();
     let mut held_out_keys = HashSet::new();
-    let mut generate = |name: &str, count: usize, is_held_out: bool| {
+    let mut generate = |name: &str, count: usize, used_for: Use| {
         let mut examples = vec![];
         let mut misses = 0;
         for index in 0.. {
             if examples.len() == count {
                 break;
             }
-            let example = sample(&mut SplitMix64::new(seed, &format!("{task} {name}"), index));
-            let new = example.filter(|example| {
-                let leaks = !is_held_out && held_out_keys.contains(&held_out(example));
+            let mut rng = SplitMix64::new(seed, &format!("{task} {name}"), index);
+            let new = sample(&mut rng, used_for).filter(|example| {
+                let is_training = used_for == Use::Training;
+                let leaks = is_training && held_out_keys.contains(&held_out(example));
                 !leaks && identities.insert(identity(example))
             });
             let Some(example) = new else {
@@ -47,7 +67,7 @@ pub(super) fn generate_splits<T>(
                 continue;
             };
             misses = 0;
-            if is_held_out {
+            if used_for == Use::Evaluation {
                 held_out_keys.insert(held_out(&example));
             }
             examples.push(example);
@@ -55,9 +75,9 @@ pub(super) fn generate_splits<T>(
         Ok(examples)
     };
     Ok(Splits {
-        test: generate("test", test, true)?,
-        valid: generate("valid", valid, true)?,
-        train: generate("train", train, false)?,
+        test: generate("test", test, Use::Evaluation)?,
+        valid: generate("valid", valid, Use::Evaluation)?,
+        train: generate("train", train, Use::Training)?,
     })
 }
 

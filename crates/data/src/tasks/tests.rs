@@ -107,6 +107,8 @@ fn invalid_sizes_are_rejected() {
         Recall(min_keys = 0) => "min_keys must be at least 1, got 0";
         Recall(min_keys = 4, max_keys = 3) => "max_keys must be at least 4, got 3";
         Recall(max_keys = 27, symbols = Some(26)) => "max_keys must be at most 26, got 27";
+        Recall(train_min_keys = Some(0)) => "train_min_keys must be at least 1, got 0";
+        Recall(train_min_keys = Some(3)) => "train_min_keys must be at most 2, got 3";
         Recall(values = 1) => "values must be at least 2, got 1";
         ListOps(max_depth = 0) => "max_depth must be at least 1, got 0";
         ListOps(max_arguments = 1) => "max_arguments must be at least 2, got 1";
