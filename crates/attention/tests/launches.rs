@@ -9,15 +9,15 @@ use zoo_attention::mechanisms::linear::linear;
 use zoo_attention::mechanisms::retention::{retention, retention_decays};
 use zoo_attention::mechanisms::{Lsh, lsh};
 use zoo_attention::scan::FeatureMap;
-use zoo_attention::{AttentionOptions, Pattern, kernel_launches};
+use zoo_attention::{AttentionOptions, Mechanism, Pattern, attend, kernel_launches};
 
 #[test]
 fn mechanisms_launch_few_kernels() {
     let device = Device::wgpu(DeviceKind::DefaultDevice).autodiff();
     let options = AttentionOptions::new().with_pattern(Pattern::Causal);
-    let launches = |attend: &dyn Fn([Tensor<4>; 3]) -> Tensor<4>| {
+    let launches_at = |seq: usize, attend: &dyn Fn([Tensor<4>; 3]) -> Tensor<4>| {
         let tensors =
-            [0.5, 1.0, 2.0].map(|x| Tensor::<4>::full([1, 2, 130, 8], x, &device).require_grad());
+            [0.5, 1.0, 2.0].map(|x| Tensor::<4>::full([1, 2, seq, 8], x, &device).require_grad());
         let start = kernel_launches();
         let context = attend(tensors.clone());
         // Reading a result executes the fusion queue.
@@ -30,6 +30,7 @@ fn mechanisms_launch_few_kernels() {
         }
         [middle - start, kernel_launches() - middle]
     };
+    let launches = |attend: &dyn Fn([Tensor<4>; 3]) -> Tensor<4>| launches_at(130, attend);
     let by_linear =
         launches(&|[query, key, value]| linear(query, key, value, FeatureMap::Elu1, &options));
     assert_eq!(by_linear, [3, 8]);
@@ -44,6 +45,21 @@ fn mechanisms_launch_few_kernels() {
         let hashing = Lsh::new(16, rounds, 0);
         let by_lsh = launches(&|[query, _, value]| lsh(query, value, &hashing, &options));
         assert_eq!(by_lsh, [9, 8]);
+    }
+    // The recurrence over chunks, and with the delta rule the inverse within them: as many for any number of
+    // chunks. Backward the recurrence only.
+    for seq in [130, 700] {
+        for (mechanism, forward) in [
+            (Mechanism::Mamba2, 1),
+            (Mechanism::Gla, 1),
+            (Mechanism::GatedDelta, 2),
+            (Mechanism::Kda, 2),
+        ] {
+            let by_recurrence = launches_at(seq, &|[query, key, value]| {
+                attend(mechanism, query, key, value, &options)
+            });
+            assert_eq!(by_recurrence, [forward, 1], "{mechanism:?}, {seq}");
+        }
     }
     leave_without_cleanup();
 }

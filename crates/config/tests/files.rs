@@ -213,6 +213,7 @@ fn shipped_configs_are_valid_and_documented() {
         "classifier-listops-standard",
         "classifier-recall",
         "gpt-shakespeare",
+        "gpt-shakespeare-256",
         "gpt-shakespeare-cpu",
         "gpt-shakespeare-hybrid",
         "gpt-shakespeare-sink",

@@ -202,8 +202,8 @@ impl<T: Recurrence> Attention for T {
         Some(RecurrentState::Gated(GatedState::new(T::UPDATE)))
     }
 
-    fn scan_kernel(&self, query: &Tensor<4>, _: &AttentionShape) -> Option<ScanKernel> {
-        Some(gated_kernel(query))
+    fn scan_kernel(&self, query: &Tensor<4>, shape: &AttentionShape) -> Option<ScanKernel> {
+        Some(gated_kernel(query, shape))
     }
 
     fn finish(&self, params: &MechanismParams, context: Tensor<4>) -> Tensor<4> {

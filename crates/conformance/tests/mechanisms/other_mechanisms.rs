@@ -282,6 +282,9 @@ const TESTS: &[(&str, Test)] = &[
             Mechanism::Linear,
             Mechanism::Retention,
             Mechanism::Performer,
+            Mechanism::Mamba2,
+            Mechanism::GatedDelta,
+            Mechanism::Kda,
         ] {
             let config = mechanism.into();
             let problem = Problem::new("kernel", [2, 4, 30, 70, 5]).with_mask(Mask::Causal);

@@ -21,10 +21,10 @@ use crate::mechanisms::Gates;
 use crate::shape::pad_rows;
 
 /// Positions in a chunk if a decay is one number.
-const CHUNK: usize = 64;
+pub(super) const CHUNK: usize = 64;
 /// Positions in a chunk if each row of the state decays at its own rate: products of queries and
 /// keys are computed element by element.
-const CHUNK_OF_ROWS: usize = 16;
+pub(super) const CHUNK_OF_ROWS: usize = 16;
 
 /// A sequence with as many queries as keys, in `f32`, without masks.
 pub(super) struct Sequence {
@@ -49,25 +49,16 @@ pub(super) fn scan(
     let device = sequence.key.device();
     let chunks = Chunks::new(sequence);
     let count = chunks.count;
-    let mut state = before.unwrap_or_else(|| zeros([batch, kv_heads, d_head, d_value], &device));
-    let mut states = Vec::with_capacity(count);
-    let mut updates = Vec::with_capacity(count);
-    for index in 0..count {
-        states.push(state.clone());
-        let update = chunks.update(index, &state);
-        let at = |tensor: &Tensor<5>| chunk_at(tensor, index);
-        let added = matmul(at(&chunks.key_to_end).swap_dims(2, 3), update.clone());
-        state = match &chunks.decay {
-            Some(decay) => at(decay) * state + added,
-            None => state + added,
-        };
-        updates.push(update);
-    }
+    let (states, updates, state) = match chunks.scan_by_kernel(before.as_ref()) {
+        Some(scanned) => scanned,
+        None => {
+            let zeros = || zeros([batch, kv_heads, d_head, d_value], &device);
+            chunks.scan(before.unwrap_or_else(zeros))
+        }
+    };
     let context = chunks.query.as_ref().map(|query| {
         let [.., heads_in_chunk, _] = query.from_start.dims();
         let group = heads_in_chunk / chunks.size;
-        let states: Tensor<5> = Tensor::stack(states, 2); // [batch, kv_heads, count, d_head, d_value]
-        let updates: Tensor<5> = Tensor::stack(updates, 2); // [batch, kv_heads, count, size, d_value]
         let context =
             matmul(query.products.clone(), updates) + matmul(query.from_start.clone(), states);
         context
@@ -183,6 +174,45 @@ impl Chunks {
             erased,
             decay: decay.map(Decays::total),
         }
+    }
+
+    /// The states before each chunk, `[batch, kv_heads, count, d_head, d_value]`, `U` of each chunk,
+    /// `[batch, kv_heads, count, size, d_value]`, and the last state.
+    fn scan(&self, mut state: Tensor<4>) -> (Tensor<5>, Tensor<5>, Tensor<4>) {
+        let mut states = Vec::with_capacity(self.count);
+        let mut updates = Vec::with_capacity(self.count);
+        for index in 0..self.count {
+            states.push(state.clone());
+            let update = self.update(index, &state);
+            let at = |tensor: &Tensor<5>| chunk_at(tensor, index);
+            let added = matmul(at(&self.key_to_end).swap_dims(2, 3), update.clone());
+            state = match &self.decay {
+                Some(decay) => at(decay) * state + added,
+                None => state + added,
+            };
+            updates.push(update);
+        }
+        (Tensor::stack(states, 2), Tensor::stack(updates, 2), state)
+    }
+
+    /// [`scan`](Self::scan) by a kernel, if there is one for the device.
+    #[cfg(feature = "cube")]
+    fn scan_by_kernel(
+        &self,
+        initial: Option<&Tensor<4>>,
+    ) -> Option<(Tensor<5>, Tensor<5>, Tensor<4>)> {
+        super::cube::scan(&super::cube::ChunkTensors {
+            key: &self.key_to_end,
+            value: &self.value,
+            erased: self.erased.as_ref(),
+            decay: self.decay.as_ref(),
+            initial,
+        })
+    }
+
+    #[cfg(not(feature = "cube"))]
+    fn scan_by_kernel(&self, _: Option<&Tensor<4>>) -> Option<(Tensor<5>, Tensor<5>, Tensor<4>)> {
+        None
     }
 
     /// `U` of a chunk, `[batch, kv_heads, size, d_value]`.

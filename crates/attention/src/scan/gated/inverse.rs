@@ -15,6 +15,10 @@ pub(super) fn inverse(lower: Tensor<5>) -> Tensor<5> {
     let dims = lower.dims();
     let [batch, heads, count, size, _] = dims;
     let flat = lower.reshape([batch * heads * count, size, size]);
+    #[cfg(feature = "cube")]
+    if let Some(inverse) = super::cube::inverse(&flat) {
+        return inverse.reshape(dims);
+    }
     let value = invert(flat.clone().detach());
     // The derivative of the inverse T is -T dB T; the difference is zero.
     let change = flat.clone() - flat.detach();

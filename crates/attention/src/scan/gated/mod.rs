@@ -12,7 +12,8 @@
 //! [Mamba-2](https://arxiv.org/abs/2405.21060), 2024; Yang et al., [DeltaNet](https://arxiv.org/abs/2406.06484),
 //! 2024.
 //!
-//! Tensors in host memory have kernels of their own; elsewhere, chunks are composed of matmuls.
+//! Tensors in host memory have kernels of their own. Elsewhere, chunks are composed of matmuls, and on CubeCL
+//! backends a kernel computes the recurrence over chunks.
 
 mod chunks;
 #[cfg_attr(
@@ -20,6 +21,8 @@ mod chunks;
     allow(dead_code)
 )]
 mod cpu;
+#[cfg(feature = "cube")]
+mod cube;
 #[allow(deprecated)] // Burn 0.22 is the last to include NdArray and LibTorch, which we support.
 #[cfg_attr(
     not(any(feature = "flex", feature = "ndarray", feature = "tch")),
@@ -76,7 +79,7 @@ pub(crate) fn gated(
     let [query, key, value] = [query, key, value].map(widen);
     let query = align_queries(query, &shape);
     let gates = gates.map(widen);
-    let context = match gated_kernel(&query) {
+    let context = match gated_kernel(&query, &shape) {
         ScanKernel::Cpu => {
             let [key, value] = [key, value].map(|tensor| key_mask.clear(tensor));
             let context = fused([query, key, value], gates, update, scale, shape);
@@ -107,12 +110,17 @@ pub(crate) fn gated(
 }
 
 /// The kernel of a call with these queries.
-pub(crate) fn gated_kernel(query: &Tensor<4>) -> ScanKernel {
+pub(crate) fn gated_kernel(query: &Tensor<4>, shape: &AttentionShape) -> ScanKernel {
     if is_on_host(query) {
-        ScanKernel::Cpu
-    } else {
-        ScanKernel::Composite
+        return ScanKernel::Cpu;
     }
+    #[cfg(feature = "cube")]
+    if cube::supports(query, shape) {
+        return ScanKernel::Cube;
+    }
+    #[cfg(not(feature = "cube"))]
+    let _ = shape;
+    ScanKernel::Composite
 }
 
 /// The recurrence as one op, of tensors in host memory.
