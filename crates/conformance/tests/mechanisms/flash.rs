@@ -75,8 +75,9 @@ pub(crate) fn wide_heads() -> [Problem; 4] {
     ]
 }
 
-/// Few queries and many keys, which GPU kernels divide over several cubes for each query tile.
-pub(crate) fn few_queries() -> [Problem; 3] {
+/// Few queries and many keys, which GPU kernels divide over several cubes for each query tile, and a decoding
+/// step on the latent vectors of `mla` with the sizes of DeepSeek-V3.
+pub(crate) fn few_queries() -> [Problem; 4] {
     let no_keys_in_the_second = Mask::KeyLengths(vec![4700, 0]);
     [
         Problem::new("few-queries", [1, 4, 20, 2300, 32]).with_kv_heads(2),
@@ -87,6 +88,9 @@ pub(crate) fn few_queries() -> [Problem; 3] {
             .with_alibi()
             .with_dropout((0.2, 7)),
         Problem::new("one-query", [1, 2, 1, 4200, 64]).with_mask(Mask::KeyLengths(vec![4100])),
+        Problem::new("latent-step", [1, 4, 1, 150, 512 + 64])
+            .with_kv_heads(1)
+            .with_d_value(512),
     ]
 }
 

@@ -3,6 +3,7 @@
 //! cannot be opened, the run fails.
 
 mod all_mechanisms;
+mod authors;
 mod decode;
 mod determinism;
 mod entropy;
@@ -14,6 +15,7 @@ mod golden;
 mod hard;
 mod invalid_inputs;
 mod invariants;
+mod layers;
 mod lsh;
 mod masked_values;
 mod matmul;
@@ -119,6 +121,8 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     multi_head::trials(&mut suite);
     golden::trials(&mut suite);
     recent::trials(&mut suite);
+    authors::trials(&mut suite);
+    layers::trials(&mut suite);
     mla::trials(&mut suite);
     rotary::trials(&mut suite);
     explain::trials(&mut suite, opened);

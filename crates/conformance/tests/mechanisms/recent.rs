@@ -16,24 +16,26 @@ use crate::prelude::*;
 
 pub(crate) fn trials(suite: &mut Suite) {
     let file = include_bytes!("../../golden/recent.safetensors");
-    trials_of_file(
-        suite,
-        "recent",
-        file,
-        include_str!("../../golden/recent.py"),
-    );
+    let script = include_str!("../../golden/recent.py");
+    trials_of_file(suite, "recent", file, script, check_case);
     let file = include_bytes!("../../golden/native_sparse.safetensors");
     let script = include_str!("../../golden/native_sparse.py");
-    trials_of_file(suite, "native-sparse", file, script);
+    trials_of_file(suite, "native-sparse", file, script, check_case);
 }
 
-fn trials_of_file(suite: &mut Suite, file: &str, bytes: &[u8], script: &'static str) {
+/// Adds a trial for each case of a golden file, and one for the version and the seed in its script.
+pub(crate) fn trials_of_file(
+    suite: &mut Suite,
+    file: &str,
+    bytes: &[u8],
+    script: &'static str,
+    check: fn(&Golden, &str, &Device),
+) {
     let golden = must(Golden::from_bytes(bytes));
-    for name in golden.metadata["cases"].split(' ') {
-        let mechanism: Mechanism = must(name.parse());
-        let golden = golden.strip_prefix(&format!("{name}."));
-        suite.add_training(format!("golden/{file}/{name}"), move |device| {
-            check_case(&golden, mechanism, device);
+    for case in golden.metadata["cases"].split(' ') {
+        let (case, golden) = (case.to_owned(), golden.strip_prefix(&format!("{case}.")));
+        suite.add_training(format!("golden/{file}/{case}"), move |device| {
+            check(&golden, &case, device);
         });
     }
     let name = format!("golden/{file}/file-matches-its-script");
@@ -44,7 +46,8 @@ fn trials_of_file(suite: &mut Suite, file: &str, bytes: &[u8], script: &'static 
     });
 }
 
-fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
+fn check_case(golden: &Golden, case: &str, device: &Device) {
+    let mechanism: Mechanism = must(case.parse());
     let four = |name: &str| {
         let tensor: Option<Tensor<4>> = golden.tensor(name, device);
         tensor.map(Tensor::require_grad)
