@@ -55,8 +55,6 @@ pub use decode::DecodeCache;
 pub use dropout::Dropout;
 pub use error::AttentionError;
 pub use flash::flash;
-#[doc(hidden)]
-pub use matmul::matmul_by_units;
 pub use mechanisms::standard::standard;
 pub use mechanisms::{Mechanism, MechanismConfig, attend};
 pub use module::{

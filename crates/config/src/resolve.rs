@@ -1,6 +1,6 @@
 //! Defaults that depend on other keys.
 
-use zoo_spec::Dtype;
+use zoo_spec::{Dtype, Precision};
 
 use crate::sections::data::DEFAULT_VALID_SHARE;
 use crate::sections::training::DEFAULT_STEPS;
@@ -43,13 +43,14 @@ impl Config {
     }
 
     /// The compute precision.
-    pub fn precision(&self) -> Dtype {
-        self.training.precision.unwrap_or(self.backend.dtype)
+    pub fn precision(&self) -> Precision {
+        let default = self.backend.dtype.into();
+        self.training.precision.unwrap_or(default)
     }
 
     /// The loss scaling.
     pub fn loss_scale(&self) -> LossScale {
-        let default = match self.precision() {
+        let default = match self.precision().dtype() {
             Dtype::F16 => LossScale::Dynamic,
             Dtype::F32 | Dtype::Bf16 => LossScale::None,
         };

@@ -397,10 +397,10 @@ pub fn precision(tensors: &Tensors) -> Precision {
     }
 }
 
-/// Precision of Burn's matmuls in `f32`, and so of linear layers, on the device of this process. On
-/// `cuda` they round their operands to TF32, and no option disables that. Mechanisms do not use
-/// them: their precision is `f32` everywhere.
-pub fn f32_precision(device: &Device) -> Precision {
+/// Precision of Burn's matmuls in `f32` on the device of this process. On `cuda` they round their
+/// operands to TF32, and no option disables that. Mechanisms and layers do not use them, but tests
+/// that compare with Burn's modules do.
+pub(crate) fn f32_precision(device: &Device) -> Precision {
     static PRECISION: OnceLock<Precision> = OnceLock::new();
     *PRECISION.get_or_init(|| {
         const SIZE: usize = 64;

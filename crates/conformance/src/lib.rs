@@ -13,7 +13,7 @@ mod tensors;
 pub use compare::{
     Errors, accepts, all_queries, assert_not_full_attention, check_forward, check_gradients,
     compare_context, compare_forward, compare_gradients, compare_library, dropout_mask,
-    f32_precision, forward_tolerance, precision, reference_problem,
+    forward_tolerance, precision, reference_problem,
 };
 pub use golden::Golden;
 pub use shard::shard;

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use libtest_mimic::Trial;
 use zoo_attention::MultiHeadAttention;
 use zoo_kernels::causal_convolution;
+use zoo_kernels::matmul::matmul;
 use zoo_oracle::{Mismatch, Tolerance};
 
 use crate::compare::f32_precision;
@@ -194,7 +195,7 @@ pub fn apply_weights(
     let kv_heads = values.dims()[2] / d_head;
     // All query heads of a KV head in one matrix.
     let shared = weights.reshape([batch, kv_heads, heads / kv_heads * seq_q, seq_k]);
-    let context = shared.matmul(split_heads(values, kv_heads));
+    let context = matmul(shared, split_heads(values, kv_heads));
     let context = context.reshape([batch, heads, seq_q, d_head]);
     attention.output.forward(merge_heads(context))
 }

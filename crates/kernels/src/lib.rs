@@ -3,7 +3,8 @@
 //!
 //! Flex, NdArray and LibTorch on the CPU share one kernel per op, which works on the tensors' own
 //! memory. On CUDA, Adam and layer norm use LibTorch's kernels. On other devices, an op calls
-//! Burn's operations, which CubeCL fuses.
+//! Burn's operations, which CubeCL fuses, except for matmuls in `f32` on `cuda`: Burn would round
+//! their operands to TF32.
 //!
 //! Callers do not name a backend: tensors carry their device. The kernels of a backend are compiled
 //! in by the feature of its name; without it the result is the same.
@@ -14,12 +15,15 @@ pub mod aten;
 pub mod autodiff;
 mod convolution;
 pub mod cpu;
+#[cfg(feature = "cube")]
+pub mod cube;
 mod dropout;
 mod embedding;
 pub mod hosts;
 mod layer_norm;
 mod linear;
 mod loss;
+pub mod matmul;
 pub mod precision;
 pub mod random;
 pub mod recurrent;
@@ -34,6 +38,7 @@ pub use hosts::location::{has_kernels, is_on_host};
 pub use layer_norm::{layer_norm, rms_norm};
 pub use linear::{Activation, linear, linear_transposed};
 pub use loss::smoothed_cross_entropy;
+pub use matmul::allow_tf32;
 #[doc(hidden)]
 pub use reference::without_kernels;
 

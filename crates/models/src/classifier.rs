@@ -32,6 +32,7 @@ use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, LayerNorm, Li
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 use zoo_attention::AttentionError;
+use zoo_kernels::matmul::matmul;
 use zoo_kernels::{Activation, dropout, linear};
 use zoo_spec::keys::check_keys;
 use zoo_spec::{ClassifierSpec, LayerMechanisms, Norm, Pooling};
@@ -335,6 +336,6 @@ impl Classifier {
         });
         let weights = TensorData::new(weights.collect::<Vec<f32>>(), [batch, 1, seq]);
         let weights = Tensor::<3>::from_data(weights, (&hidden.device(), hidden.dtype()));
-        weights.matmul(hidden).reshape([batch, d_model]) // [batch, 1, d_model] before
+        matmul(weights, hidden).reshape([batch, d_model]) // [batch, 1, d_model] before
     }
 }

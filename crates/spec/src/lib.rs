@@ -22,7 +22,7 @@ mod splitmix64;
 mod unknown;
 
 pub use backend::{Backend, BackendId, ParseBackendError};
-pub use dtype::Dtype;
+pub use dtype::{Dtype, Precision};
 pub use encoding::NotUtf8;
 pub use libtorch::libtorch_version;
 pub use mechanisms::*;

@@ -13,6 +13,7 @@
 
 use burn::nn::LinearConfig;
 use burn::tensor::{Device, Tensor, activation};
+use zoo_kernels::{Activation, linear};
 use zoo_spec::Forgetting;
 
 use super::gates::{initial_log_decays, prefix_sums};
@@ -31,7 +32,8 @@ impl Attention for Forgetting {
     }
 
     fn gates(&self, params: &MechanismParams, _: HeadSizes, x: Tensor<3>) -> Option<Gates> {
-        let logits = params.decay.as_ref()?.forward(x); // [batch, seq, heads]
+        let projection = params.decay.as_ref()?;
+        let logits = linear(projection, Activation::Identity, x); // [batch, seq, heads]
         let [_, _, heads] = logits.dims();
         let log_decay = activation::log_sigmoid(widen(logits));
         Some(Gates {

@@ -6,6 +6,7 @@ use std::f64::consts::LN_10;
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig, RmsNormConfig};
 use burn::tensor::{Device, Distribution, Tensor, activation};
+use zoo_kernels::{Activation, linear};
 
 use super::gates::{initial_log_decays, initial_strengths};
 use super::{Attention, Call, Gates, HeadSizes, Inputs, MechanismParams, Params, ShortConvolution};
@@ -123,13 +124,13 @@ impl<T: Recurrence> Attention for T {
     fn gates(&self, params: &MechanismParams, sizes: HeadSizes, x: Tensor<3>) -> Option<Gates> {
         let decay = params.decay.as_ref().map(|projection| {
             let x = match &params.decay_input {
-                Some(input) => input.forward(x.clone()),
+                Some(input) => linear(input, Activation::Identity, x.clone()),
                 None => x.clone(),
             };
-            widen(projection.forward(x)) // [batch, seq, kv_heads * width]
+            widen(linear(projection, Activation::Identity, x)) // [batch, seq, kv_heads * width]
         });
         let strength = params.strength.as_ref().map(|projection| {
-            let logits = widen(projection.forward(x.clone()));
+            let logits = widen(linear(projection, Activation::Identity, x.clone()));
             split_heads(activation::sigmoid(logits), sizes.kv_heads)
         });
         let Some(logits) = decay else {

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use zoo_spec::{BackendId, Dtype};
+use zoo_spec::{Backend, BackendId, Dtype, Precision};
 
 use super::attention;
 use crate::error::{Diagnostic, invalid_value};
@@ -271,15 +271,25 @@ impl Checker<'_> {
             self.report(&["training.epochs"], why);
         }
         let (dtype, precision) = (config.backend.dtype, config.precision());
-        if dtype != Dtype::F32 && precision != dtype {
+        if dtype != Dtype::F32 && precision != dtype.into() {
             let why = format!(
                 "{precision} is not supported with backend.dtype = \"{dtype}\"; mixed precision \
                  requires backend.dtype = \"f32\""
             );
             self.report(&["training.precision"], why);
         }
-        if precision == Dtype::F32 && config.loss_scale() != LossScale::None {
-            let why = "not used with f32; loss scaling is for training.precision = \"f16\"";
+        let backend = config.backend.name.backend;
+        if precision == Precision::Tf32 && backend != Backend::Cuda {
+            let why = format!(
+                "tf32 is not supported by {backend} (only by cuda); help: remove the key to train \
+                 in {dtype}"
+            );
+            self.report(&["training.precision"], why);
+        }
+        if precision.dtype() == Dtype::F32 && config.loss_scale() != LossScale::None {
+            let why = format!(
+                "not used with {precision}; loss scaling is for training.precision = \"f16\""
+            );
             self.report(&["training.loss_scale"], why);
         }
     }

@@ -1,6 +1,6 @@
 //! `[training]` and `[validation]`.
 
-use zoo_spec::Dtype;
+use zoo_spec::Precision;
 
 use super::data::Task;
 use crate::keys::{
@@ -26,7 +26,7 @@ keys! {
         /// Label smoothing.
         label_smoothing: f64 = 0.0, PROBABILITY;
         /// Compute precision (autocast); weights stay in `backend.dtype`.
-        precision: Option<Dtype> = None, Values::Names(Dtype::NAMES),
+        precision: Option<Precision> = None, Values::Names(Precision::NAMES),
             Presence::Optional("`backend.dtype`");
         /// Loss scaling, against underflow of gradients.
         loss_scale: Option<LossScale> = None, choice("loss scale", LossScale::KINDS),

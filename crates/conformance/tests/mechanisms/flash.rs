@@ -4,15 +4,16 @@ use zoo_attention::flash::{
     FlashKernel, FlashOutput, composite, flash_with_log_sum_exp, merge, selected_kernel, tile_loops,
 };
 use zoo_attention::{AttentionShape, Dropout, alibi_slopes};
+use zoo_kernels::matmul::matmul;
 
 use crate::prelude::*;
 
 type Attend = fn(Tensor<4>, Tensor<4>, Tensor<4>, &AttentionOptions) -> FlashOutput;
 
-/// Compares results with those of `want`, which is computed in `precision`.
-fn assert_agree(tensors: &Tensors, got: Attend, want: Attend, precision: Precision) {
+/// Compares results with those of `want`, which is also rounded.
+fn assert_agree(tensors: &Tensors, got: Attend, want: Attend) {
     let [got, want] = [got, want].map(|attend| tensors.results(tensors.apply(attend).context));
-    assert_results_close(precision.backward(8.0), got, want);
+    assert_results_close(Precision::F32.backward(8.0), got, want);
 }
 
 /// Pseudorandom values between -1 and 1.
@@ -199,8 +200,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             // A software adapter takes ten seconds to compile the widest, which differs only in
             // the number of blocks.
             if width != 256 {
-                let precision = f32_precision(device);
-                assert_agree(&tensors, flash_with_log_sum_exp, composite, precision);
+                assert_agree(&tensors, flash_with_log_sum_exp, composite);
             }
         }
     }),
@@ -263,7 +263,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             (to_vec(sum), source.grad(&gradients).map(to_vec))
         };
         let ((got, d_got), (want, d_want)) = (run(flash_with_log_sum_exp), run(composite));
-        let tolerance = f32_precision(device).backward(4.0);
+        let tolerance = Precision::F32.backward(4.0);
         must(tolerance.compare("context", &got, &want));
         let (d_got, d_want) = d_got.zip(d_want).expect("a gradient is missing");
         must(tolerance.compare("gradient", &d_got, &d_want));
@@ -278,7 +278,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             .with_bias(sines([1, heads, 1, seq], 0.11, device))
             .with_dropout(Dropout::new(0.2, 5));
         let tensors = sine_tensors([[1, heads, seq, width]; 3], options, device);
-        assert_agree(&tensors, flash_with_log_sum_exp, tile_loops, Precision::F32)
+        assert_agree(&tensors, flash_with_log_sum_exp, tile_loops)
     }),
     // The log-sum-exp is computed before dropout, and the gradients of both outputs add up.
     ("log-sum-exp-is-independent-of-dropout", |device| {
@@ -312,17 +312,17 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
         for name in ["odd", "several-tiles", "everything", "grouped-heads"] {
             let problem = find_problem(name);
             let solution = solve(&problem, &problem.inputs());
-            for (fallback, attend, precision) in [
-                ("composite", composite as Attend, f32_precision(device)),
-                ("tile-loops", tile_loops, Precision::F32),
+            for (fallback, attend) in [
+                ("composite", composite as Attend),
+                ("tile-loops", tile_loops),
             ] {
                 let tensors = Tensors::from_problem(&problem, device).require_grad();
                 let context = tensors.apply(attend).context;
                 let gradients = tensors.backward(context.clone());
-                let forward = precision.forward(solution.largest_score);
+                let forward = Precision::F32.forward(solution.largest_score);
                 let case = format!("{name} {fallback}");
                 must(forward.check(&case, &to_vec(context), &solution.context));
-                let backward = precision.backward(solution.largest_score);
+                let backward = Precision::F32.backward(solution.largest_score);
                 must(tensors.check_gradients(&gradients, &solution, backward));
             }
         }
@@ -366,18 +366,18 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
         // Reference with Burn operations; the problem has no mask.
         let plain = Tensors::from_problem(&problem, device).require_grad();
         let reference = plain.apply(|query, key, value, _| {
-            let scores = query.matmul(key.swap_dims(2, 3));
+            let scores = matmul(query, key.swap_dims(2, 3));
             let exponentials = scores.mul_scalar(problem.scale()).exp();
             let sum = exponentials.clone().sum_dim(3);
             FlashOutput {
-                context: exponentials.div(sum.clone()).matmul(value),
+                context: matmul(exponentials.div(sum.clone()), value),
                 log_sum_exp: sum.log(),
             }
         });
         let want = gradients_of_both(&plain, &reference);
         for (got, want) in got.iter().zip(&want) {
             // Both sides are rounded.
-            let tolerance = f32_precision(device).backward(8.0);
+            let tolerance = Precision::F32.backward(8.0);
             must(tolerance.compare("gradient", got, want));
         }
     }),

@@ -75,7 +75,7 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
         // Scores are up to 27, but large ones have weights near 0 or 1, and PyTorch computed in
         // double precision: the tolerance does not depend on them. The largest error measured on
         // the CPU is 13 units, of a gradient.
-        let forward = f32_precision(device).forward(0.0);
+        let forward = Precision::F32.forward(0.0);
         assert_matches_golden(golden, "output", output.clone(), forward);
         let output_grad = golden.tensor("upstream", device);
         let loss = (output * output_grad.expect("every case has one")).sum();
@@ -83,7 +83,7 @@ fn check_case(golden: &Golden, mechanism: Mechanism, device: &Device) {
         for (name, input) in [("query", &query), ("key", &key), ("value", &value)] {
             if golden.tensors.contains_key(name) {
                 let gradient = input.grad(&gradients).expect("a gradient");
-                let backward = f32_precision(device).backward(0.0);
+                let backward = Precision::F32.backward(0.0);
                 assert_matches_golden(golden, &format!("d_{name}"), gradient, backward);
             }
         }

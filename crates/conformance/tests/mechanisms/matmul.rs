@@ -1,15 +1,19 @@
 //! The matmul in `f32` of mechanisms on devices with tensor cores.
 
-use zoo_attention::matmul_by_units;
+use zoo_kernels::matmul::matmul_by_units;
+use zoo_oracle::Tolerance;
 
 use crate::prelude::*;
 
-/// Not aligned to tiles, and with broadcast batch dimensions.
-const SHAPES: [[[usize; 4]; 2]; 4] = [
+/// Not aligned to tiles, and with broadcast batch dimensions. The last two split the inner dimension of
+/// the product and of the gradient of the right operand.
+const SHAPES: [[[usize; 4]; 2]; 6] = [
     [[1, 1, 1, 1], [1, 1, 1, 1]],
     [[2, 3, 5, 7], [2, 3, 7, 4]],
     [[2, 3, 70, 33], [1, 3, 33, 130]],
     [[1, 2, 1, 300], [4, 1, 300, 65]],
+    [[1, 1, 40, 512], [1, 1, 512, 70]],
+    [[1, 1, 512, 9], [1, 1, 9, 20]],
 ];
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("gradients", |device| {
@@ -20,27 +24,42 @@ pub(crate) const TESTS: &[(&str, Test)] = &[("gradients", |device| {
         };
         let (lhs, rhs) = (sines(left, 1.7), sines(right, 2.3));
         let product = matmul_by_units(lhs.clone(), rhs.clone());
-        let gradients = product.clone().powi_scalar(2).sum().backward();
+        let up = sines(product.dims(), 0.9);
+        let gradients = (product.clone() * up.clone()).sum().backward();
         let gradient = |tensor: &Tensor<4>| to_vec(tensor.grad(&gradients).expect("a gradient"));
 
-        let [a, b] = [&lhs, &rhs].map(Matrices::from_tensor);
+        let [a, b, up] = [&lhs, &rhs, &up].map(Matrices::from_tensor);
         let want = a.times(&b);
-        let twice = Matrices {
-            elements: want.elements.iter().map(|x| 2.0 * x).collect(),
-            ..want.clone()
-        };
+        let check =
+            |name: &str, pass: Tolerance, got: Vec<f32>, factors: [&Matrices; 2], want: &[f64]| {
+                // Terms cancel: their sum is small compared with its rounding errors.
+                let [a, b] = factors;
+                let scale = (a.dims[3] as f64).sqrt() * a.largest() * b.largest();
+                must(pass.check_with_min_scale(scale, name, &got, want));
+            };
         let forward = Precision::F32.forward(0.0);
-        must(forward.check("product", &to_vec(product), &want.elements));
+        check(
+            "product",
+            forward,
+            to_vec(product),
+            [&a, &b],
+            &want.elements,
+        );
+        if [left, right].iter().all(|dims| dims[..2] == [1, 1]) {
+            let [lhs, rhs] = [&lhs, &rhs].map(|tensor| tensor.clone().squeeze_dims::<2>(&[0, 1]));
+            let product = to_vec(matmul_by_units(lhs, rhs));
+            check("of matrices", forward, product, [&a, &b], &want.elements);
+        }
         let backward = Precision::F32.backward(0.0);
-        let d_lhs = twice.times(&b.transposed()).summed_to(left);
-        must(backward.check("d_lhs", &gradient(&lhs), &d_lhs));
-        let d_rhs = a.transposed().times(&twice).summed_to(right);
-        must(backward.check("d_rhs", &gradient(&rhs), &d_rhs));
+        let [of_a, of_b] = [a.transposed(), b.transposed()];
+        let d_lhs = up.times(&of_b).summed_to(left);
+        check("d_lhs", backward, gradient(&lhs), [&up, &of_b], &d_lhs);
+        let d_rhs = of_a.times(&up).summed_to(right);
+        check("d_rhs", backward, gradient(&rhs), [&of_a, &up], &d_rhs);
     }
 })];
 
 /// Matrices in `f64`, `[outer, inner, rows, columns]`.
-#[derive(Clone)]
 struct Matrices {
     dims: [usize; 4],
     elements: Vec<f64>,
@@ -77,6 +96,11 @@ impl Matrices {
             dims,
             elements: (0..count).map(|i| element(index(i))).collect(),
         }
+    }
+
+    /// The largest magnitude.
+    fn largest(&self) -> f64 {
+        self.elements.iter().fold(0.0, |max, x| x.abs().max(max))
     }
 
     fn times(&self, other: &Self) -> Self {

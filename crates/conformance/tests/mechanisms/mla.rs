@@ -16,7 +16,7 @@ pub(crate) fn trials(suite: &mut Suite) {
     suite.add("golden/mla/forward-and-decoding", move |device| {
         let attention = layer(&forward, device);
         let x: Tensor<3> = forward.tensor("x", device).expect("x");
-        let tolerance = f32_precision(device).backward(0.0);
+        let tolerance = Precision::F32.backward(0.0);
         let check = |name: &str, got: Tensor<3>| {
             must(tolerance.check(name, &to_vec(got), &forward.values("context")));
         };
@@ -35,7 +35,7 @@ pub(crate) fn trials(suite: &mut Suite) {
             .sum()
             .backward();
         let got = to_vec(x.grad(&gradients).expect("a gradient"));
-        let tolerance = f32_precision(device).backward(0.0);
+        let tolerance = Precision::F32.backward(0.0);
         must(tolerance.check("d_x", &got, &backward.values("d_x")));
     });
     suite.add("golden/mla/file-matches-its-script", move |_| {

@@ -128,7 +128,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
             ([to_vec(context), d_query, d_key, d_value], d_bias)
         };
         let ((got, d_got), (want, d_want)) = (run(), without_kernels(run));
-        let tolerance = f32_precision(device).backward(8.0);
+        let tolerance = Precision::F32.backward(8.0);
         must(tolerance.compare("d_bias", &d_got, &d_want));
         assert_results_close(tolerance, got, want);
     }),
@@ -175,7 +175,7 @@ const TRAINING_TESTS: &[(&str, Test)] = &[
                 to_vec(bias.grad(&loss.backward()).expect("a gradient"))
             };
             let (got, want) = (run(), without_kernels(run));
-            let tolerance = f32_precision(device).backward(8.0);
+            let tolerance = Precision::F32.backward(8.0);
             must(tolerance.compare("d_bias", &got, &want));
         },
     ),

@@ -30,7 +30,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
                     d_table[token * 5 + column] += scale * f64::from(up[position * 5 + column]);
                 }
             }
-            let tolerance = f32_precision(device).backward(0.0);
+            let tolerance = Precision::F32.backward(0.0);
             must(tolerance.check("output", &to_vec(output), &expected));
             let got = module.weight.grad(&gradients).expect("no gradient");
             must(tolerance.check("d_table", &to_vec(got), &d_table));

@@ -227,7 +227,7 @@ fn f64s<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
 }
 
 fn assert_near<const D: usize>(got: Tensor<D>, want: &[f64]) {
-    let tolerance = f32_precision(&got.device()).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     must(tolerance.check("result", &to_vec(got), want));
 }
 
@@ -292,7 +292,7 @@ fn check_layer_norm(rows: usize, width: usize, bias: bool, device: &Device) {
     let want = numerical_gradient(&x[..len], |x| loss(x, &gamma, &beta, &up[..len]));
     let got = to_vec(input.grad(&gradients).expect("no gradient"));
     // The gradient of a row of one element is zero up to rounding.
-    let tolerance = f32_precision(device).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     if width > 1 {
         must(tolerance.check("d_input", &got[..len], &want));
     } else {
@@ -379,7 +379,7 @@ fn check_convolution([batch, seq, width]: [usize; 3], size: usize, device: &Devi
         output.iter().zip(&up).map(|(y, up)| y * up).sum()
     };
     // Of a long sequence, the sums of some columns' gradients.
-    let tolerance = f32_precision(device).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     let got = to_vec(input.grad(&gradients).expect("no gradient"));
     if x.len() < 1000 {
         let want = numerical_gradient(&x, |x| loss(x, &w));

@@ -55,9 +55,9 @@ fn check_overfitting(cell: Cell, device: &Device) {
     })
 }
 
-fn assert_near(name: &str, got: &[f32], want: &[f32], device: &Device) {
+fn assert_near(name: &str, got: &[f32], want: &[f32]) {
     // Two recurrences and two attentions in sequence.
-    must(f32_precision(device).backward(8.0).compare(name, got, want));
+    must(Precision::F32.backward(8.0).compare(name, got, want));
 }
 
 fn outputs(output: &HanOutput, document: usize) -> [Vec<f32>; 3] {
@@ -80,17 +80,17 @@ const TESTS: &[(&str, Test)] = &[
             let [_, own_sentences, own_words] = single.dims();
             let [logits, word_weights, sentence_weights] = outputs(&model.forward(&single), 0);
             let got = outputs(&batched, i);
-            assert_near("logits", &got[0], &logits, device);
+            assert_near("logits", &got[0], &logits);
             // The weights without batch, padded with zeros.
             let mut padded = vec![0.0; sentences * words];
             let own = word_weights.chunks_exact(own_words);
             for (sentence, weights) in padded.chunks_exact_mut(words).zip(own) {
                 sentence[..own_words].copy_from_slice(weights);
             }
-            assert_near("word weights", &got[1], &padded, device);
+            assert_near("word weights", &got[1], &padded);
             let mut padded = vec![0.0; sentences];
             padded[..own_sentences].copy_from_slice(&sentence_weights);
-            assert_near("sentence weights", &got[2], &padded, device);
+            assert_near("sentence weights", &got[2], &padded);
         }
     }),
     ("weights-sum-to-one", |device| {
@@ -100,12 +100,7 @@ const TESTS: &[(&str, Test)] = &[
         for (i, document) in documents.iter().enumerate() {
             let [_, words, sentences] = outputs(&output, i);
             let longest = words.len() / sentences.len();
-            assert_near(
-                "sum over sentences",
-                &[sentences.iter().sum()],
-                &[1.0],
-                device,
-            );
+            assert_near("sum over sentences", &[sentences.iter().sum()], &[1.0]);
             for (sentence, weights) in words.chunks_exact(longest).enumerate() {
                 let count = document.get(sentence).map_or(0, Vec::len);
                 let are_positive = weights[..count].iter().all(|weight| *weight > 0.0);
@@ -113,7 +108,7 @@ const TESTS: &[(&str, Test)] = &[
                 let is_valid = are_positive && padding_is_zero;
                 assert!(is_valid, "{i}, sentence {sentence}: {weights:?}");
                 let sum = if count > 0 { 1.0 } else { 0.0 };
-                assert_near("sum over words", &[weights.iter().sum()], &[sum], device);
+                assert_near("sum over words", &[weights.iter().sum()], &[sum]);
             }
         }
     }),
@@ -124,17 +119,12 @@ const TESTS: &[(&str, Test)] = &[
         let output = model.forward(&documents);
         let [logits, words, sentences] = outputs(&output, 0);
         let bias = model.classifier.bias.as_ref().expect("no bias").val();
-        assert_near(
-            "no sentences",
-            &logits,
-            &to_vec(bias.unsqueeze::<2>()),
-            device,
-        );
+        assert_near("no sentences", &logits, &to_vec(bias.unsqueeze::<2>()));
         let weights = [words, sentences].concat();
         assert!(weights.iter().all(|weight| *weight == 0.0), "{weights:?}");
         let [_, words, sentences] = outputs(&output, 1);
         // The empty sentence has a sentence weight and no word weights.
-        assert_near("three sentences", &[sentences.iter().sum()], &[1.0], device);
+        assert_near("three sentences", &[sentences.iter().sum()], &[1.0]);
         assert_eq!(words[2..4], [0.0, 0.0]);
         assert_ne!(sentences[1], 0.0);
         let gradients = output.logits.sum().backward();
@@ -144,10 +134,10 @@ const TESTS: &[(&str, Test)] = &[
         assert!(embedding.iter().any(|x| *x != 0.0));
         // Only empty documents, and only an empty sentence.
         let output = model.forward(&batch(&[vec![]], device));
-        assert_near("empty document", &to_vec(output.logits), &logits, device);
+        assert_near("empty document", &to_vec(output.logits), &logits);
         let output = model.forward(&batch(&[vec![vec![]]], device));
         let sentences = to_vec(output.sentence_weights);
-        assert_near("empty sentence", &sentences, &[1.0], device);
+        assert_near("empty sentence", &sentences, &[1.0]);
     }),
     ("word-out-of-range-is-named", |device| {
         let model = config().init(device);

@@ -6,6 +6,8 @@ use zoo_kernels::{Activation, is_on_host, linear, linear_transposed};
 
 use crate::support::*;
 
+type Layer = fn(&Linear, Tensor<2>) -> Tensor<2>;
+
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("linear", |device| {
         // Rows, input and output size: few rows with and without remainders, one and several tasks.
@@ -42,6 +44,41 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
             let got = |tensor: &Tensor<2>| tensor.grad(&gradients).expect("no gradient");
             assert_near(got(&input), &up.matmul(&table_rows), "d_input");
             assert_near(got(&table), &up.transposed().matmul(&x), "d_weight");
+        }
+    }),
+    ("linear-has-the-precision-of-f32", |device| {
+        const SIZE: usize = 64;
+        // TF32 rounds it to 1. Sums of 64 are exact in f32.
+        let element = 1.0 + 1.0 / f32::from(1u16 << 13);
+        let layers: [(&str, Layer); 2] = [
+            ("linear", |module, x| {
+                linear(module, Activation::Identity, x)
+            }),
+            ("linear transposed", |module, x| {
+                linear_transposed(module.weight.val(), x)
+            }),
+        ];
+        for (name, layer) in layers {
+            for (of_input, of_weight) in [(element, 1.0), (1.0, element)] {
+                let matrix = |value: f32| Tensor::<2>::full([SIZE, SIZE], value, device);
+                let module = Linear {
+                    weight: Param::from_tensor(matrix(of_weight)).set_require_grad(true),
+                    bias: Some(Param::from_tensor(Tensor::zeros([SIZE], device))),
+                };
+                let input = matrix(of_input).require_grad();
+                let output = layer(&module, input.clone());
+                let gradients = output.clone().sum().backward();
+                let d_input = input.grad(&gradients).expect("no gradient");
+                let d_weight = module.weight.grad(&gradients).expect("no gradient");
+                for (of, tensor, terms) in [
+                    ("output", output, element),
+                    ("d_input", d_input, of_weight),
+                    ("d_weight", d_weight, of_input),
+                ] {
+                    let want = vec![SIZE as f32 * terms; SIZE * SIZE];
+                    assert_eq!(to_vec(tensor), want, "{name}: {of}");
+                }
+            }
         }
     }),
     ("linear-of-a-transposed-tensor", |device| {
@@ -140,7 +177,7 @@ impl Rows {
 }
 
 fn assert_near(got: Tensor<2>, want: &[f64], name: &str) {
-    let tolerance = f32_precision(&got.device()).backward(0.0);
+    let tolerance = Precision::F32.backward(0.0);
     must(tolerance.check(name, &to_vec(got), want));
 }
 

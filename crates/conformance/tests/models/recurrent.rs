@@ -143,8 +143,8 @@ fn state_of(problem: &RecurrentProblem, inputs: &RecurrentInputs, device: &Devic
 
 /// Rounding errors accumulate over the positions, each with two dot products: as large as those of
 /// attention gradients with scores up to 8.
-fn tolerance(device: &Device) -> Tolerance {
-    f32_precision(device).backward(8.0)
+fn tolerance() -> Tolerance {
+    Precision::F32.backward(8.0)
 }
 
 fn check_problem(problem: &RecurrentProblem, device: &Device) {
@@ -160,7 +160,7 @@ fn check_problem(problem: &RecurrentProblem, device: &Device) {
     });
     let (outputs, mut last) = module.forward(input.clone(), Some(problem.lengths), initial);
     let last = last.layers.remove(0);
-    let tolerance = tolerance(device);
+    let tolerance = tolerance();
     must(tolerance.check("outputs", &to_vec(outputs.clone()), &solution.outputs));
     must(tolerance.check("hidden", &to_vec(last.hidden.clone()), &solution.hidden));
     let mut loss =
@@ -208,7 +208,7 @@ fn parameter_gradients(module: &Recurrent, gradients: &Gradients) -> [Vec<f32>; 
 }
 
 fn assert_near<const D: usize>(name: &str, got: Tensor<D>, want: Tensor<D>) {
-    must(tolerance(&got.device()).compare(name, &to_vec(got), &to_vec(want)));
+    must(tolerance().compare(name, &to_vec(got), &to_vec(want)));
 }
 
 fn assert_states_near(got: RecurrentState, want: RecurrentState) {
@@ -317,7 +317,7 @@ const TESTS: &[(&str, Test)] = &[
             assert_near("outputs", got, Tensor::cat(vec![first.0, second.0], 0));
             for ((got, a), b) in gradients.iter().zip(first.1).zip(second.1) {
                 let want: Vec<f64> = a.iter().zip(b).map(|(a, b)| f64::from(a + b)).collect();
-                must(tolerance(device).check("parameter gradient", got, &want));
+                must(tolerance().check("parameter gradient", got, &want));
             }
         }
     }),

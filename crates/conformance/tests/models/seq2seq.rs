@@ -165,11 +165,7 @@ const TESTS: &[(&str, Test)] = &[
         };
         // So close to one that every token is forced, but the model decodes in steps.
         for (got, want) in pass(1.0 - 1e-12).iter().zip(pass(1.0)) {
-            must(
-                f32_precision(device)
-                    .backward(0.0)
-                    .compare("result", got, &want),
-            );
+            must(Precision::F32.backward(0.0).compare("result", got, &want));
         }
     }),
     ("free-running-uses-its-own-predictions", |device| {

@@ -9,8 +9,8 @@ pub(crate) use zoo_models::weights::Weights;
 pub(crate) use zoo_models::{
     Activation, Generative, GptConfig, Limits, Norm, PositionEncoding, Tokens, Tying, token_loss,
 };
-pub(crate) use zoo_oracle::Mask;
 use zoo_oracle::normals;
+pub(crate) use zoo_oracle::{Mask, Precision};
 
 use crate::uncached::assert_same_texts;
 

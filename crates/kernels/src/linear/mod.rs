@@ -18,9 +18,11 @@ use burn::tensor::{Tensor, activation, module};
 use self::ops::{LinearOp, Orientation};
 pub use crate::cpu::gemm::Activation;
 use crate::hosts::location::is_host_f32;
+use crate::matmul::{matmul, needs_f32_matmul};
 
 /// Applies a [`Linear`] module and an activation, with a fused kernel if the tensors are `f32` in
-/// host memory.
+/// host memory. In `f32` the precision is that of `f32` on every backend, unless
+/// [`allow_tf32`](crate::allow_tf32) was called.
 ///
 /// # Shapes
 ///
@@ -110,7 +112,16 @@ fn apply<const D: usize>(
     };
     // One matmul for all rows: Burn would run a batched matmul.
     let rows = got.iter().product::<usize>() / d_input;
-    let output = module::linear(input.reshape([rows, d_input]), weight, bias);
+    let input = input.reshape([rows, d_input]);
+    let output = if needs_f32_matmul(&input) {
+        let product = matmul(input, weight);
+        match bias {
+            Some(bias) => product + bias.unsqueeze(),
+            None => product,
+        }
+    } else {
+        module::linear(input, weight, bias)
+    };
     let mut shape = got;
     shape[D - 1] = d_output;
     let output = output.reshape(shape);

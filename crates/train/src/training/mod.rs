@@ -23,6 +23,7 @@ use burn::tensor::Tensor;
 use zoo_backend::{BackendId, Meter, OpenDevice};
 use zoo_config::{Config, DataSizes};
 use zoo_data::Splits;
+use zoo_spec::Precision;
 use zoo_viz::units::count;
 
 pub(crate) use self::dry_run::dry_run;
@@ -185,7 +186,9 @@ impl<T: Task> Preparation<T> {
         note(&format!("device: {first}"));
         check_precision(config, first)?;
         let reduction = Reduction::select(&opened, !config.backend.devices.is_empty(), note)?;
-        let precision = config.precision();
+        let precision = config.precision().dtype();
+        // Always set: another training of this process may have used the other precision.
+        zoo_kernels::allow_tf32(config.precision() == Precision::Tf32);
         let instructions = HalfInstructions::detect();
         if let Some(reason) = slow_precision(first.id.backend, precision, instructions) {
             note(&format!(
@@ -339,7 +342,7 @@ fn open_devices(config: &Config) -> Result<Vec<OpenDevice>> {
 
 fn check_precision(config: &Config, opened: &OpenDevice) -> Result<()> {
     let precision = config.precision();
-    if opened.dtypes.contains(&precision) {
+    if opened.dtypes.contains(&precision.dtype()) {
         return Ok(());
     }
     let supported: Vec<String> = opened.dtypes.iter().map(ToString::to_string).collect();

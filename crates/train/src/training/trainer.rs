@@ -86,7 +86,7 @@ impl<'a, T: Task> Trainer<'a, T> {
                 devices: setup.devices.clone(),
                 reduction: setup.reduction.clone(),
                 label_smoothing: training.label_smoothing,
-                compute_dtype: burn_dtype(config.precision()),
+                compute_dtype: burn_dtype(config.precision().dtype()),
                 param_dtype: burn_dtype(config.backend.dtype),
                 seed: config.run.seed,
             },

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use burn::module::Param;
+use burn::nn::Linear;
 use burn::tensor::{Distribution, Tensor, TensorData};
 use libtest_mimic::Trial;
 use zoo_attention::{
     AttentionInput, Mechanism, MultiHeadAttention, MultiHeadAttentionConfig, with_seed,
 };
-use zoo_backend::{Dtype, OpenDevice};
+use zoo_backend::{Backend, Dtype, OpenDevice};
+use zoo_kernels::{Activation, allow_tf32, linear};
 use zoo_train::train;
 
 use crate::support::*;
@@ -16,6 +19,7 @@ trials! {
     in_f32(OpenDevice):
     device_seed_determines_attention_sampling,
     performer_features_are_resampled_periodically,
+    tf32_is_used_on_cuda_by_runs_that_select_it,
 }
 
 pub(crate) fn trials(opened: &OpenDevice) -> Vec<Trial> {
@@ -133,4 +137,31 @@ fn check_accumulation(opened: &OpenDevice, precision: Dtype) {
     assert!(gradient > 0.1, "the gradient is too small: {gradient}");
     // Rounding of f32 weights. Sums in bf16 have an error of 1e-2, in f16 of 1e-3.
     assert!(error < 1e-5, "relative error of the gradient: {error}");
+}
+
+/// The next run in f32 does not use it, and other backends never do.
+fn tf32_is_used_on_cuda_by_runs_that_select_it(opened: &OpenDevice) {
+    const SIZE: usize = 64;
+    // TF32 rounds it to 1. Sums of 64 are exact in f32.
+    let element = 1.0 + 1.0 / f32::from(1u16 << 13);
+    let full = |value: f32| Tensor::<2>::full([SIZE, SIZE], value, &opened.device);
+    let largest = |product: Tensor<2>| product.max().into_scalar::<f32>();
+    let layer = Linear {
+        weight: Param::from_tensor(full(1.0)),
+        bias: None,
+    };
+    let product = || largest(linear(&layer, Activation::Identity, full(element)));
+    let exact = SIZE as f32 * element;
+    if opened.id.backend == Backend::Cuda {
+        let steps = "training.steps = 2";
+        trained_run(opened, &[steps, "training.precision = \"tf32\""]);
+        let burn = largest(full(element).matmul(full(1.0)));
+        assert_eq!(product(), burn, "not Burn's matmul");
+        trained_run(opened, &[steps]);
+    } else {
+        allow_tf32(true);
+        assert_eq!(product(), exact);
+        allow_tf32(false);
+    }
+    assert_eq!(product(), exact);
 }

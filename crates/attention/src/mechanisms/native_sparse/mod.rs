@@ -19,6 +19,7 @@ use std::ops::Range;
 
 use burn::nn::LinearConfig;
 use burn::tensor::{Device, Tensor, activation};
+use zoo_kernels::{Activation, linear};
 use zoo_spec::NativeSparse;
 
 use self::means::Means;
@@ -47,7 +48,8 @@ impl Attention for NativeSparse {
     }
 
     fn gates(&self, params: &MechanismParams, sizes: HeadSizes, x: Tensor<3>) -> Option<Gates> {
-        let logits = params.branches.as_ref()?.forward(x); // [batch, seq, heads * 3]
+        let projection = params.branches.as_ref()?;
+        let logits = linear(projection, Activation::Identity, x); // [batch, seq, heads * 3]
         let gates = activation::sigmoid(widen(logits));
         Some(Gates {
             branches: Some(split_heads(gates, sizes.heads)),

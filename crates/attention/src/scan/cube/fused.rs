@@ -50,7 +50,7 @@ impl ScanPasses for Cube {
             settings,
         } = saved;
         let outputs = [&inputs.query, &inputs.key, &inputs.value]
-            .map(|tensor| (tensor.shape().dims(), tensor.dtype()));
+            .map(|tensor| (tensor.shape(), tensor.dtype()));
         let (masked, mut floats) = operands(inputs);
         // Retention needs no context.
         let context = context.unwrap_or_else(|| d_context.clone());

@@ -10,6 +10,7 @@ use burn::backend::{Autodiff, AutodiffBackend, Backend, backend_extension};
 use super::call::{ForwardOutput, Saved, Settings};
 use super::portable;
 use crate::autodiff::{SecondGradient, Step};
+use crate::matmul::MatmulOps;
 
 /// The recurrence op. All tensors are `f32`.
 #[backend_extension(
@@ -92,7 +93,7 @@ impl<B: RecurrenceTraining, C: CheckpointStrategy> RecurrenceForward for Autodif
 }
 
 /// The recurrence with its backward pass.
-pub(crate) trait RecurrenceTraining: Backend {
+pub(crate) trait RecurrenceTraining: MatmulOps {
     /// [`recurrence`](RecurrenceForward::recurrence) that optionally saves activations for the
     /// backward pass.
     fn recurrence_forward(

@@ -8,15 +8,16 @@ mod backward;
 mod step;
 mod time_steps;
 
+use burn::backend::Shape;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Shape};
 
 pub(super) use self::backward::backward;
 use self::step::{States, step};
 use self::time_steps::{TimeSteps, select, stack};
 use super::call::{Activations, ForwardOutput, Settings};
+use crate::matmul::{MatmulOps, layer_matmul};
 
-pub(super) fn forward<B: Backend>(
+pub(super) fn forward<B: MatmulOps>(
     [projected, recurrent, biases, initial]: [FloatTensor<B>; 4],
     settings: &Settings,
     save_activations: bool,
@@ -33,7 +34,7 @@ pub(super) fn forward<B: Backend>(
     let (mut hidden, mut saved) = (Vec::with_capacity(seq), Vec::new());
     for time in 0..seq {
         let input = B::float_add(select::<B>(&projected, time), input_bias.clone());
-        let product = B::float_matmul(states.hidden.clone(), recurrent.clone());
+        let product = layer_matmul::<B>(states.hidden.clone(), recurrent.clone());
         let product = B::float_add(product, hidden_bias.clone()); // [directions, batch, gates]
         let (next, activations) = step::<B>(cell, input, product, &states, save_activations);
         saved.extend(activations);

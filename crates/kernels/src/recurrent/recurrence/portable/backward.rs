@@ -6,12 +6,13 @@ use burn::tensor::FloatDType;
 
 use super::step::{States, gate};
 use super::time_steps::{TimeSteps, select, slice_dim, stack};
+use crate::matmul::{MatmulOps, layer_matmul};
 use crate::recurrent::Cell;
 use crate::recurrent::recurrence::call::{Activations, Saved};
 
 /// The gradients of the four inputs, from those of the hidden states `[batch, seq, width]` and of
 /// the last state.
-pub(crate) fn backward<B: Backend>(
+pub(crate) fn backward<B: MatmulOps>(
     saved: Saved<B>,
     d_outputs: FloatTensor<B>,
     d_last: Option<FloatTensor<B>>,
@@ -69,7 +70,7 @@ pub(crate) fn backward<B: Backend>(
         let sum: FloatTensor<B> = B::float_sum_dim(rows, 1); // [directions, 1, gates]
         B::float_reshape(sum, Shape::from([1, directions * gates]))
     };
-    let d_recurrent = B::float_matmul(hidden, products.clone()); // [directions, d_hidden, gates]
+    let d_recurrent = layer_matmul::<B>(hidden, products.clone()); // [directions, d_hidden, gates]
     let d_recurrent = B::float_reshape(d_recurrent, Shape::from([directions * d_hidden, gates]));
     let d_biases = B::float_cat(vec![bias(inputs), bias(products)], 0);
     let d_projected = steps.merge_steps(d_inputs);
@@ -79,14 +80,14 @@ pub(crate) fn backward<B: Backend>(
 
 /// From the gradients of the states after a step: the gradients of `W x + b`, if different of
 /// `U h + c`, and of the states before the step. `transposed` is `Uᵀ`.
-fn step_backward<B: Backend>(
+fn step_backward<B: MatmulOps>(
     cell: Cell,
     saved: &FloatTensor<B>,
     d_states: States<B>,
     transposed: &FloatTensor<B>,
 ) -> (FloatTensor<B>, Option<FloatTensor<B>>, States<B>) {
     let mul = B::float_mul;
-    let through_matrix = |d: &FloatTensor<B>| B::float_matmul(d.clone(), transposed.clone());
+    let through_matrix = |d: &FloatTensor<B>| layer_matmul::<B>(d.clone(), transposed.clone());
     match (cell, d_states.cell) {
         (Cell::Lstm, Some(d_cell)) => {
             let [i, f, g, o, _, before] =

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-pub(crate) use burn::backend::fusion::custom::OperationOutput;
+pub use burn::backend::fusion::custom::OperationOutput;
 use burn::backend::fusion::custom::{
     CustomOpIr, HandleContainer, Operation, OperationIr, StreamId, TensorIr,
 };
@@ -17,14 +17,22 @@ type Handles = HandleContainer<<Runtime as FusionRuntime>::FusionHandle>;
 
 /// The inputs of an operation: an optional bool tensor, and float tensors in the order in which they
 /// were registered.
-pub(crate) struct OpInputs {
-    pub(crate) mask: Option<CubeTensor>,
-    pub(crate) floats: std::vec::IntoIter<CubeTensor>,
+#[derive(Debug)]
+pub struct OpInputs {
+    /// The bool tensor.
+    pub mask: Option<CubeTensor>,
+    /// The float tensors that have not been taken.
+    pub floats: std::vec::IntoIter<CubeTensor>,
 }
 
 impl OpInputs {
     /// The next float tensor.
-    pub(crate) fn next(&mut self) -> CubeTensor {
+    ///
+    /// # Panics
+    ///
+    /// If all have been taken.
+    #[allow(clippy::should_implement_trait)] // an operation knows how many it has
+    pub fn next(&mut self) -> CubeTensor {
         self.floats.next().expect("an input tensor")
     }
 }
@@ -44,15 +52,16 @@ impl<F> fmt::Debug for KernelOp<F> {
 
 /// Registers an operation and returns its results, which have the given shapes and types. `launch`
 /// launches its kernels when the queue is executed.
-pub(crate) fn register<F>(
+pub fn register<F, S>(
     name: &'static str,
     mask: Option<BoolTensor<Cube>>,
     floats: Vec<FloatTensor<Cube>>,
-    outputs: Vec<([usize; 4], DType)>,
+    outputs: Vec<(S, DType)>,
     launch: F,
 ) -> Vec<FloatTensor<Cube>>
 where
     F: Fn(OpInputs) -> Vec<CubeTensor> + Send + Sync + 'static,
+    S: Into<Shape>,
 {
     let client = floats[0].client.clone();
     let has_mask = mask.is_some();
@@ -60,9 +69,7 @@ where
     inputs.extend(floats.into_iter().map(|tensor| tensor.into_ir()));
     let outputs: Vec<TensorIr> = outputs
         .into_iter()
-        .map(|(dims, dtype)| {
-            TensorIr::uninit(client.create_empty_handle(), Shape::from(dims), dtype)
-        })
+        .map(|(shape, dtype)| TensorIr::uninit(client.create_empty_handle(), shape.into(), dtype))
         .collect();
     let op = KernelOp {
         ir: CustomOpIr::new(name, &inputs, &outputs),
