@@ -47,18 +47,19 @@ fn mechanisms_launch_few_kernels() {
         assert_eq!(by_lsh, [9, 8]);
     }
     // The recurrence over chunks, and with the delta rule the inverse within them: as many for any number of
-    // chunks. Backward the recurrence only.
+    // chunks. Backward the recurrence, and the sum of the gradients of decays.
     for seq in [130, 700] {
-        for (mechanism, forward) in [
-            (Mechanism::Mamba2, 1),
-            (Mechanism::Gla, 1),
-            (Mechanism::GatedDelta, 2),
-            (Mechanism::Kda, 2),
+        for (mechanism, expected) in [
+            (Mechanism::Mamba2, [1, 2]),
+            (Mechanism::Gla, [1, 2]),
+            (Mechanism::Delta, [2, 1]),
+            (Mechanism::GatedDelta, [2, 2]),
+            (Mechanism::Kda, [2, 2]),
         ] {
             let by_recurrence = launches_at(seq, &|[query, key, value]| {
                 attend(mechanism, query, key, value, &options)
             });
-            assert_eq!(by_recurrence, [forward, 1], "{mechanism:?}, {seq}");
+            assert_eq!(by_recurrence, expected, "{mechanism:?}, {seq}");
         }
     }
     leave_without_cleanup();

@@ -55,7 +55,7 @@ fn check_case(golden: &Golden, case: &str, device: &Device) {
     };
     let x = three("x").require_grad();
     // The modules compute some parts in f32, too: the same errors once more.
-    let tolerance = f32_precision(device).backward(8.0);
+    let tolerance = Precision::F32.backward(8.0);
     let check = |name: &str, got: Vec<f32>| must(tolerance.check(name, &got, &golden.values(name)));
     let context = self_attention(&layer, &x, Pattern::Causal);
     check("context", to_vec(context.clone()));

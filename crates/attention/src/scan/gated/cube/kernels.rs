@@ -246,6 +246,56 @@ pub(super) fn scan_chunks(
     }
 }
 
+/// Units of a cube of [`sum_decay_gradient`].
+pub(super) const SUM_UNITS: usize = 64;
+
+/// The gradient of the decay of each chunk: the sum of `d_after ∘ before` over the columns of each row, or over
+/// the whole state. A cube computes one chunk of a head, and a unit the rows that are [`SUM_UNITS`] apart.
+///
+/// - `states`, `d_states`: `[heads, count + 1, d_head, width]`
+/// - `d_decay`: `[heads, count, 1 or d_head]`
+#[cube(launch_unchecked)]
+pub(super) fn sum_decay_gradient(
+    states: &[f32],
+    d_states: &[f32],
+    d_decay: &mut [f32],
+    count: u32,
+    d_head: u32,
+    width: u32,
+    #[comptime] decay: DecayKind,
+) {
+    let (count, d_head, width) = (count as usize, d_head as usize, width as usize);
+    let chunk = CUBE_POS_X as usize;
+    let head = CUBE_POS_Y as usize;
+    let unit = UNIT_POS_X as usize;
+    let before = (head * (count + 1) + chunk) * d_head;
+    let after = before + d_head;
+    let mut sums = Shared::<[f32]>::new_slice(SUM_UNITS);
+    let mut sum_of_unit = 0.0f32;
+    for row in range_stepped(unit, d_head, SUM_UNITS) {
+        let mut sum = 0.0f32;
+        for column in 0..width {
+            let gradient = d_states[(after + row) * width + column];
+            sum += gradient * states[(before + row) * width + column];
+        }
+        if comptime!(decay == DecayKind::Rows) {
+            d_decay[(head * count + chunk) * d_head + row] = sum;
+        }
+        sum_of_unit += sum;
+    }
+    if comptime!(decay == DecayKind::Scalar) {
+        sums[unit] = sum_of_unit;
+        sync_cube();
+        if unit == 0 {
+            let mut total = 0.0f32;
+            for i in 0..SUM_UNITS {
+                total += sums[i];
+            }
+            d_decay[head * count + chunk] = total;
+        }
+    }
+}
+
 /// Matrices of at most this size are inverted in shared memory.
 pub(super) const MAX_INVERTED: usize = 64;
 

@@ -42,7 +42,7 @@ pub(super) fn is_supported(device: &CubeDevice, settings: &ChunkSettings) -> boo
             <= hardware.max_shared_memory_size
         && kind.units <= hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize
         && settings.size <= MAX_INVERTED
-        && settings.width.div_ceil(COLUMNS) <= max_x as usize
+        && settings.width.div_ceil(COLUMNS).max(settings.count) <= max_x as usize
         && settings.heads <= max_y as usize
         && matrices.div_ceil(MAX_CUBES) <= max_y as usize
         // Indices have 32 bits.
@@ -54,6 +54,16 @@ impl ChunkSettings {
     /// `[heads, count + 1, d_head, width]`
     pub(super) fn states_dims(&self) -> [usize; 4] {
         [self.heads, self.count + 1, self.d_head, self.width]
+    }
+
+    /// `[heads, count, 1 or d_head, 1]`; `None` without decays.
+    pub(super) fn decay_dims(&self) -> Option<[usize; 4]> {
+        let width = match self.decay {
+            DecayKind::None => return None,
+            DecayKind::Scalar => 1,
+            DecayKind::Rows => self.d_head,
+        };
+        Some([self.heads, self.count, width, 1])
     }
 
     /// `[heads, count, size, width]`
@@ -130,6 +140,31 @@ pub(super) fn launch_scan(
         );
     }
     (states, kind.has_left.then_some(rows_out))
+}
+
+/// The gradient of the decays, from the states and their gradients.
+pub(super) fn launch_decay_gradient(
+    states: &CubeTensor,
+    d_states: &CubeTensor,
+    settings: &ChunkSettings,
+) -> Option<CubeTensor> {
+    let d_decay = empty_like(states, settings.decay_dims()?, DType::F32);
+    // SAFETY: the kernel accesses the tensors within the sizes of the settings.
+    unsafe {
+        sum_decay_gradient::launch_unchecked(
+            &states.client,
+            cube_count([settings.count, settings.heads, 1]),
+            CubeDim::new_1d(SUM_UNITS as u32),
+            buffer(states),
+            buffer(d_states),
+            buffer(&d_decay),
+            settings.count as u32,
+            settings.d_head as u32,
+            settings.width as u32,
+            settings.decay,
+        );
+    }
+    Some(d_decay)
 }
 
 /// The inverses of `I + B`, `[1, count, size, size]`.

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! with the names of [`chunks`](super::chunks): `V` is the value, `W` what is erased, `K` the keys with the
-//! decay to the end. Both directions are one kernel with other operands. The gradients of `K`, `W` and `a`
-//! are products of what it returns.
+//! decay to the end. Both directions are one kernel with other operands. The gradients of `K` and `W` are
+//! matmuls of what it returns, and another kernel sums that of `a`: on `cuda`, Burn's fused sum of rows that
+//! are no power of two was wrong.
 
 // See `scan/cube`.
 #![allow(clippy::collapsible_if)]
@@ -29,7 +30,7 @@ use burn::tensor::Tensor;
 use zoo_kernels::autodiff::{SecondGradient, Step, record};
 
 use self::kernels::{DecayKind, Direction};
-use self::launch::{ScanTensors, is_supported, launch_inverse, launch_scan};
+use self::launch::{ScanTensors, is_supported, launch_decay_gradient, launch_inverse, launch_scan};
 use super::chunks::{CHUNK, CHUNK_OF_ROWS};
 use crate::AttentionShape;
 use crate::cube::op::{self, OperationOutput};
@@ -204,13 +205,21 @@ trait ChunkScan: Backend {
 }
 
 trait ChunkScanBackward: ChunkScan + TileOps {
-    /// The gradients of all states and of the rows, including what reaches them through later chunks.
+    /// The gradients of the states and the rows of a call.
     fn chunk_scan_backward(
         inputs: &ChunkInputs<Self>,
+        states: FloatTensor<Self>,
         d_states: FloatTensor<Self>,
         d_rows: Option<FloatTensor<Self>>,
         settings: ChunkSettings,
-    ) -> ChunkOutputs<Self>;
+    ) -> Gradients<Self>;
+}
+
+/// Gradients that include what reaches a state or a row through later chunks.
+struct Gradients<B: Backend> {
+    states: FloatTensor<B>,
+    rows: FloatTensor<B>,
+    decay: Option<FloatTensor<B>>,
 }
 
 impl ChunkScan for Cube {
@@ -266,17 +275,19 @@ impl ChunkScan for Cube {
 impl ChunkScanBackward for Cube {
     fn chunk_scan_backward(
         inputs: &ChunkInputs<Self>,
+        states: FloatTensor<Self>,
         d_states: FloatTensor<Self>,
         d_rows: Option<FloatTensor<Self>>,
         settings: ChunkSettings,
-    ) -> ChunkOutputs<Self> {
-        let outputs = [settings.states_dims(), settings.rows_dims()];
-        let outputs = outputs.map(|dims| (dims, DType::F32));
+    ) -> Gradients<Self> {
+        let mut outputs = vec![settings.states_dims(), settings.rows_dims()];
+        outputs.extend(settings.decay_dims());
+        let outputs = outputs.into_iter().map(|dims| (dims, DType::F32)).collect();
         let inputs = inputs.clone();
-        let mut tensors = vec![inputs.key, inputs.erased, inputs.decay, d_states];
+        let mut tensors = vec![states, inputs.key, inputs.erased, inputs.decay, d_states];
         tensors.extend(d_rows);
         let launch = move |mut inputs: op::OpInputs| {
-            let [left, right, decay, added] = [(); 4].map(|()| inputs.next());
+            let [before, left, right, decay, added] = [(); 5].map(|()| inputs.next());
             let tensors = ScanTensors {
                 left,
                 right,
@@ -285,11 +296,17 @@ impl ChunkScanBackward for Cube {
                 added,
             };
             let (states, rows) = launch_scan(tensors, &settings, Direction::Backward);
-            vec![states, rows.expect("gradients of the rows")]
+            let decay = launch_decay_gradient(&before, &states, &settings);
+            [Some(states), rows, decay].into_iter().flatten().collect()
         };
         let name = "zoo::chunk_scan_backward";
-        let [states, rows] = op::register(name, None, tensors, outputs.into(), launch).outputs();
-        ChunkOutputs { states, rows }
+        let mut outputs = op::register(name, None, tensors, outputs, launch).into_iter();
+        let mut next = || outputs.next();
+        Gradients {
+            states: next().expect("gradients of the states"),
+            rows: next().expect("gradients of the rows"),
+            decay: next(),
+        }
     }
 }
 
@@ -364,24 +381,20 @@ fn backward<B: ChunkScanBackward>(
         settings,
     } = saved;
     let count = settings.count;
-    let totals = B::chunk_scan_backward(&inputs, d_states, d_rows.take(), settings);
-    let d_initial = chunks::<B>(totals.states.clone(), 0..1);
-    let d_after = chunks::<B>(totals.states, 1..count + 1);
-    let before = chunks::<B>(outputs.states, 0..count);
+    let states = outputs.states;
+    let grads = B::chunk_scan_backward(&inputs, states.clone(), d_states, d_rows.take(), settings);
+    let d_initial = chunks::<B>(grads.states.clone(), 0..1);
+    let d_after = chunks::<B>(grads.states, 1..count + 1);
     let product = |rows, state| B::f32_matmul(rows, B::float_transpose(state));
-    let d_key = product(outputs.rows, d_after.clone());
+    let d_key = product(outputs.rows, d_after);
     let d_erased = if settings.is_delta {
-        B::float_neg(product(totals.rows.clone(), before.clone()))
+        let before = chunks::<B>(states, 0..count);
+        B::float_neg(product(grads.rows.clone(), before))
     } else {
         inputs.erased
     };
-    let sum_over = |tensor, dim| B::float_sum_dim(tensor, dim);
-    let d_decay = match settings.decay {
-        DecayKind::None => inputs.decay,
-        DecayKind::Rows => sum_over(B::float_mul(d_after, before), 3),
-        DecayKind::Scalar => sum_over(sum_over(B::float_mul(d_after, before), 3), 2),
-    };
-    [d_key, totals.rows, d_erased, d_decay, d_initial]
+    let d_decay = grads.decay.unwrap_or(inputs.decay);
+    [d_key, grads.rows, d_erased, d_decay, d_initial]
 }
 
 /// Some matrices of each head.
