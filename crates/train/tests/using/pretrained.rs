@@ -164,5 +164,5 @@ fn folders_without_tokenizer_are_refused(runs: &Runs) {
     let name = "model-00002-of-00003.safetensors";
     let folder = copy(runs, "llama3", "no-shard", name);
     let message = run_err::<Generate>(&[text(&folder)]);
-    has(&message, &format!("the file {name} does not exist"));
+    has(&message, format!("the file {name} does not exist"));
 }
