@@ -56,7 +56,7 @@ zoo_spec::builder! {
         feed_forward_dropout: Option<f64> = None,
         /// Dropout probability of the attention weights. Default: 0.
         attention_dropout: f64 = 0.0,
-        /// Layer-norm epsilon. Default: 1e-5.
+        /// Epsilon of layer norms. Default: 1e-5.
         epsilon: f64 = 1e-5,
     }
 }
@@ -122,6 +122,7 @@ impl TransformerEncoderConfig {
             feed_forward_dropout: self.feed_forward_dropout.unwrap_or(self.dropout),
             attention_dropout: self.attention_dropout,
             bias: true,
+            qkv_bias: true,
             epsilon: self.epsilon,
         };
         LayerPlan::new(spec, self.norm)

@@ -133,6 +133,16 @@ pub enum ModelError {
         /// Checksum of the tensors.
         got: String,
     },
+    /// A model folder of Hugging Face's transformers cannot be used.
+    #[error("{}: {}\n  help: {help}", path.display(), Printable(reason))]
+    Folder {
+        /// The folder, or the file in it.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What can be done.
+        help: &'static str,
+    },
     /// A parameter of the model is missing in the weights.
     #[error(
         "key {} is missing{}",

@@ -125,7 +125,7 @@ impl TrainedRun {
     fn page_subtitle(&self) -> String {
         let step = match self.step {
             Some(step) => format!("step {}", zoo_viz::units::count(step)),
-            None => "averaged weights".to_owned(),
+            None => self.weights_without_step().to_owned(),
         };
         let summary = self.model.summary();
         let title = summary.lines().next().unwrap_or_default();

@@ -30,6 +30,7 @@ mod generate;
 mod interrupter;
 mod memory;
 mod out;
+mod pretrained;
 mod queries;
 mod report;
 mod run;

@@ -14,6 +14,7 @@ use zoo_viz::units::count;
 use crate::attend::{AttentionRequest, AttentionView};
 use crate::evaluate::{DataSplit, EvalSet, Evaluation, Evaluator};
 use crate::memory::check_model;
+use crate::pretrained::{Pretrained, is_model_folder};
 use crate::run::RunFolder;
 use crate::task::{
     ClassPrediction, ExampleText, Inference, LanguageModelling, Note, Section, Task, TaskModel,
@@ -64,18 +65,23 @@ pub struct TrainedRun {
     pub(crate) model: Box<dyn AnyTrainedTask>,
     /// The backend and device.
     pub opened: OpenDevice,
-    /// The step of the weights; None for averaged weights.
+    /// The step of the weights; None for averaged or pretrained weights.
     pub step: Option<usize>,
+    pub(crate) pretrained: Option<Pretrained>,
 }
 
 impl TrainedRun {
-    /// Loads a run, by default on the backend it was trained on.
+    /// Loads a run, by default on the backend it was trained on, or a folder of pretrained weights as
+    /// saved by transformers: see [`hugging_face`](zoo_models::weights::hugging_face).
     pub fn open(
         folder: &Path,
         choice: CheckpointChoice,
         backend: Option<BackendId>,
         overrides: &[Override],
     ) -> Result<Self> {
+        if is_model_folder(folder) {
+            return Self::open_model_folder(folder, choice, backend, overrides);
+        }
         let folder = RunFolder::open(folder)?;
         let config = folder.config_with(overrides)?;
         let (weights, step) = load_weights(&folder, choice)?;
@@ -87,6 +93,7 @@ impl TrainedRun {
             config,
             opened,
             step,
+            pretrained: None,
         })
     }
 

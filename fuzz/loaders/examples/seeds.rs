@@ -33,6 +33,10 @@ fn main() -> io::Result<()> {
     }
     let pytorch = fs::read(root.join("../../crates/conformance/golden/gpt2.pt"))?;
     put("weights", "pt", 2, &pytorch)?;
+    let golden = root.join("../../crates/conformance/golden/hugging_face/llama3");
+    for (choice, name) in [(0, "config.json"), (1, "model.safetensors.index.json")] {
+        put("model_folder", name, choice, &fs::read(golden.join(name))?)?;
+    }
     put("checkpoint", "optimizer", 1, b"anything")?;
     put("checkpoint", "state", 2, STATE.as_bytes())?;
     let checksums = br#"{"state.json":"00000000"}"#;

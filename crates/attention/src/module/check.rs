@@ -56,6 +56,9 @@ impl MultiHeadAttentionConfig {
         let temperature = self.temperature;
         let is_valid = (1e-6..=1e6).contains(&temperature);
         range("temperature", "from 1e-6 to 1e6", temperature, is_valid)?;
+        let epsilon = self.norm_epsilon;
+        let is_valid = !self.qk_norm || (epsilon > 0.0 && epsilon.is_finite());
+        range("norm_epsilon", "above 0", epsilon, is_valid)?;
         if let Some(softcap) = self.softcap {
             let is_valid = (1e-30..=1e30).contains(&softcap);
             range("softcap", "from 1e-30 to 1e30", softcap, is_valid)?;
@@ -188,6 +191,10 @@ mod tests {
             (
                 new(8, 2).with_temperature(0.0),
                 "temperature must be from 1e-6 to 1e6, got 0",
+            ),
+            (
+                new(8, 2).with_qk_norm(true).with_norm_epsilon(0.0),
+                "norm_epsilon must be above 0, got 0",
             ),
             (
                 new(8, 2).with_softcap(0.0),

@@ -48,6 +48,8 @@ zoo_spec::builder! {
         /// Whether queries and keys are RMS-normalised per head (QK-norm); with `mla` the queries only,
         /// since the latent vectors of the keys always are. Default: no.
         qk_norm: bool = false,
+        /// Epsilon of QK-norm. Default: 1e-5.
+        norm_epsilon: f64 = 1e-5,
         /// Whether the context is multiplied by a sigmoid gate, computed from the query input, before
         /// the output projection. Default: no.
         output_gate: bool = false,
@@ -105,7 +107,10 @@ impl MultiHeadAttentionConfig {
                 .with_initializer(self.initializer.clone())
                 .init(device)
         };
-        let norm = |width: usize| self.qk_norm.then(|| RmsNormConfig::new(width).init(device));
+        let norm = |width: usize| {
+            let config = RmsNormConfig::new(width).with_epsilon(self.norm_epsilon);
+            self.qk_norm.then(|| config.init(device))
+        };
         let sizes = HeadSizes {
             heads: n_heads,
             kv_heads: n_heads_kv,

@@ -11,6 +11,7 @@ mod golden;
 mod gpt;
 mod half_precision;
 mod han;
+mod hugging_face;
 mod linear;
 mod recurrent;
 mod seq2seq;
@@ -44,6 +45,7 @@ fn trials(opened: &OpenDevice) -> Vec<Trial> {
     suite.add_table("generate/", generate::TESTS);
     weights::trials(&mut suite);
     golden::trials(&mut suite);
+    hugging_face::trials(&mut suite);
     suite.add_training_table("fused-ops/", fused_ops::TESTS);
     suite.add_training_table("fused-ops/", linear::TESTS);
     suite.add_training_table("fused-ops/", embedding::TESTS);

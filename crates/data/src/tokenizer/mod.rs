@@ -1,12 +1,14 @@
 //! Tokenizers, based on the `tokenizers` crate.
 //!
-//! Text is normalised to Unicode NFC. The special tokens have the same ids in all tokenizers, and
-//! text is never encoded as one of them. Files are in the format of the crate, whose panics on
-//! malformed files are returned as errors.
+//! Text is normalised to Unicode NFC. The special tokens have the same ids in all tokenizers that are
+//! trained here, and text is never encoded as one of them. A [pretrained](Tokenizer::load_pretrained)
+//! tokenizer is used unchanged. Files are in the format of the crate, whose panics on malformed files
+//! are returned as errors.
 
 mod catch_panic;
 mod config;
 mod pair;
+mod special;
 mod train;
 
 use std::collections::HashSet;
@@ -21,6 +23,7 @@ use zoo_spec::Printable;
 use self::catch_panic::catch_panic;
 pub use self::config::TokenizerConfig;
 pub use self::pair::PairTokenizers;
+use self::special::SpecialIds;
 use crate::DataError;
 
 /// Padding token.
@@ -35,11 +38,6 @@ pub const EOS: u32 = 3;
 /// Special tokens as strings, in the order of their ids.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
-/// Whether a token is a special token other than `<unk>`.
-fn is_control(id: u32) -> bool {
-    matches!(id, PAD | BOS | EOS)
-}
-
 const MIN_TEXTS_PER_THREAD: usize = 64;
 
 /// A tokenizer, trained by a [`TokenizerConfig`] or loaded from a file.
@@ -48,6 +46,7 @@ pub struct Tokenizer {
     name: String,
     /// Cached, since the crate copies the vocabulary to count it.
     vocab_size: usize,
+    special: SpecialIds,
     inner: Box<tokenizers::Tokenizer>,
 }
 
@@ -60,55 +59,38 @@ impl Tokenizer {
     /// [`DataError::Invalid`] if the file cannot be read, [`DataError::Tokenizer`] if it is not a
     /// tokenizer or has other special tokens.
     pub fn load(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(|error| DataError::file(path, &error))?;
-        let name = path.display().to_string();
-        let not_a_tokenizer = |what: &str, reason: &str| DataError::Tokenizer {
-            name: name.clone(),
-            reason: format!(
-                "{what} ({reason})\n  help: use a tokenizer.json from a run folder or from the library \
-                 tokenizers"
-            ),
-        };
-        // Checked first, since this error has a line number, and the crate may panic instead.
-        serde_json::from_slice::<IgnoredAny>(&bytes)
-            .map_err(|error| not_a_tokenizer("the file is not JSON", &error.to_string()))?;
-        let inner = guarded(&name, || tokenizers::Tokenizer::from_bytes(bytes));
-        let inner = inner.map_err(|error| match error {
-            DataError::Tokenizer { reason, .. } => {
-                not_a_tokenizer("the file is JSON, but not a tokenizer", &reason)
-            }
-            other => other,
-        })?;
+        let (name, inner) = read(path)?;
         Self::from_inner(name, inner)
     }
 
+    /// Loads a `tokenizer.json` of a pretrained model, with its own special tokens: a text is encoded
+    /// as by the library tokenizers, with the tokens that its post-processor adds, and special tokens
+    /// in a text are encoded as such.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Invalid`] if the file cannot be read, [`DataError::Tokenizer`] if it is not a
+    /// tokenizer.
+    pub fn load_pretrained(path: &Path) -> Result<Self, DataError> {
+        let (name, inner) = read(path)?;
+        let ids = inner.get_vocab(true).into_values();
+        let vocab_size = ids.max().map_or(0, |id| id as usize + 1);
+        let special = SpecialIds::of_pretrained(&inner);
+        Self::checked(name, inner, vocab_size, special)
+    }
+
     /// Wraps a tokenizer after checking its special tokens and ids.
-    fn from_inner(name: String, mut inner: tokenizers::Tokenizer) -> Result<Self, DataError> {
-        for (id, expected) in (0..).zip(SPECIAL_TOKENS) {
-            let got = inner.id_to_token(id);
-            if got.as_deref() != Some(expected) {
-                let got = Printable(got.as_deref().unwrap_or("missing"));
-                let help = "help: train a tokenizer, or change the ids";
-                let reason = format!("token {id} must be {expected}, got {got}\n  {help}");
-                return Err(invalid(&name, reason));
-            }
-        }
-        let vocab_size = inner.get_vocab_size(true);
-        let ids = inner.get_vocab(true);
-        let mut tokens: Vec<Option<&str>> = vec![None; vocab_size];
-        for (token, id) in &ids {
-            let Some(slot) = tokens.get_mut(*id as usize) else {
-                let reason = format!(
-                    "the id {id} of \"{token}\" is out of range for {vocab_size} tokens: ids must be \
-                     contiguous"
-                );
-                return Err(invalid(&name, reason));
-            };
-            if let Some(other) = slot.replace(token) {
-                let reason = format!("\"{other}\" and \"{token}\" both have the id {id}");
-                return Err(invalid(&name, reason));
-            }
-        }
+    fn from_inner(name: String, inner: tokenizers::Tokenizer) -> Result<Self, DataError> {
+        let vocab_size = check_ids(&name, &inner)?;
+        Self::checked(name, inner, vocab_size, SpecialIds::Fixed)
+    }
+
+    fn checked(
+        name: String,
+        mut inner: tokenizers::Tokenizer,
+        vocab_size: usize,
+        special: SpecialIds,
+    ) -> Result<Self, DataError> {
         if let ModelWrapper::BPE(model) = inner.get_model()
             && model.dropout.is_some()
         {
@@ -123,6 +105,7 @@ impl Tokenizer {
         Ok(Self {
             name,
             vocab_size,
+            special,
             inner: Box::new(inner),
         })
     }
@@ -137,11 +120,16 @@ impl Tokenizer {
         self.vocab_size
     }
 
-    /// Encodes a text, without BOS and EOS.
+    /// Encodes a text, without BOS and EOS; with those that the post-processor of a
+    /// [pretrained](Self::load_pretrained) tokenizer adds.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        let encoding = guarded(&self.name, || self.inner.encode_fast(text, false))?;
+        let adds = self.special.are_added();
+        let encoding = guarded(&self.name, || self.inner.encode_fast(text, adds))?;
         // Text that contains "</s>" must not end the sequence.
-        let replaced = |id: &u32| if is_control(*id) { UNK } else { *id };
+        let replaced = |id: &u32| match self.special.is_control(*id) {
+            true => UNK,
+            false => *id,
+        };
         Ok(encoding.get_ids().iter().map(replaced).collect())
     }
 
@@ -182,13 +170,14 @@ impl Tokenizer {
 
     /// The part of the text for each token that is encoded as `<unk>`; `None` for known tokens.
     pub fn written(&self, text: &str) -> Result<Vec<Option<String>>, DataError> {
-        let encoding = guarded(&self.name, || self.inner.encode(text, false))?;
+        let adds = self.special.are_added();
+        let encoding = guarded(&self.name, || self.inner.encode(text, adds))?;
         let offsets = encoding.get_offsets();
         let next = offsets.iter().skip(1).map(|(start, _)| *start);
         let offsets = offsets.iter().zip(next.chain([text.len()]));
         let tokens = encoding.get_ids().iter().zip(offsets);
         let written = tokens.map(|(id, ((start, end), next))| {
-            if *id != UNK && !is_control(*id) {
+            if !self.special.is_unknown(*id) && !self.special.is_control(*id) {
                 return None;
             }
             // The crate's offsets leave out a combining character at the end.
@@ -207,18 +196,25 @@ impl Tokenizer {
         }
     }
 
-    /// Decodes ids. PAD, BOS and EOS are skipped, and unknown tokens are written `<unk>`.
+    /// Decodes ids. PAD, BOS and EOS are skipped, and unknown tokens are written `<unk>`. A
+    /// [pretrained](Self::load_pretrained) tokenizer skips its special tokens, and the ids that only
+    /// its model has: embeddings are often padded.
     ///
     /// # Errors
     ///
     /// [`DataError::Tokenizer`] if an id is out of range.
     pub fn decode(&self, ids: &[u32]) -> Result<String, DataError> {
+        if self.special != SpecialIds::Fixed {
+            return guarded(&self.name, || self.inner.decode(ids, true));
+        }
         let size = self.vocab_size;
         if let Some(id) = ids.iter().find(|id| **id as usize >= size) {
             let reason = format!("token id {id} is out of range for vocabulary size {size}");
             return Err(invalid(&self.name, reason));
         }
-        let text_ids: Vec<u32> = ids.iter().copied().filter(|id| !is_control(*id)).collect();
+        let text_ids: Vec<u32> = (ids.iter().copied())
+            .filter(|id| !self.special.is_control(*id))
+            .collect();
         guarded(&self.name, || self.inner.decode(&text_ids, false))
     }
 
@@ -231,6 +227,60 @@ impl Tokenizer {
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
+}
+
+/// Reads a file of the crate; its name for messages.
+fn read(path: &Path) -> Result<(String, tokenizers::Tokenizer), DataError> {
+    let bytes = fs::read(path).map_err(|error| DataError::file(path, &error))?;
+    let name = path.display().to_string();
+    let not_a_tokenizer = |what: &str, reason: &str| DataError::Tokenizer {
+        name: name.clone(),
+        reason: format!(
+            "{what} ({reason})\n  help: use a tokenizer.json from a run folder or from the library \
+             tokenizers"
+        ),
+    };
+    // Checked first, since this error has a line number, and the crate may panic instead.
+    serde_json::from_slice::<IgnoredAny>(&bytes)
+        .map_err(|error| not_a_tokenizer("the file is not JSON", &error.to_string()))?;
+    let inner = guarded(&name, || tokenizers::Tokenizer::from_bytes(bytes));
+    let inner = inner.map_err(|error| match error {
+        DataError::Tokenizer { reason, .. } => {
+            not_a_tokenizer("the file is JSON, but not a tokenizer", &reason)
+        }
+        other => other,
+    })?;
+    Ok((name, inner))
+}
+
+/// Checks that special tokens have their ids and that ids are contiguous; their number.
+fn check_ids(name: &str, inner: &tokenizers::Tokenizer) -> Result<usize, DataError> {
+    for (id, expected) in (0..).zip(SPECIAL_TOKENS) {
+        let got = inner.id_to_token(id);
+        if got.as_deref() != Some(expected) {
+            let got = Printable(got.as_deref().unwrap_or("missing"));
+            let help = "help: train a tokenizer, or change the ids";
+            let reason = format!("token {id} must be {expected}, got {got}\n  {help}");
+            return Err(invalid(name, reason));
+        }
+    }
+    let vocab_size = inner.get_vocab_size(true);
+    let ids = inner.get_vocab(true);
+    let mut tokens: Vec<Option<&str>> = vec![None; vocab_size];
+    for (token, id) in &ids {
+        let Some(slot) = tokens.get_mut(*id as usize) else {
+            let reason = format!(
+                "the id {id} of \"{token}\" is out of range for {vocab_size} tokens: ids must be \
+                 contiguous"
+            );
+            return Err(invalid(name, reason));
+        };
+        if let Some(other) = slot.replace(token) {
+            let reason = format!("\"{other}\" and \"{token}\" both have the id {id}");
+            return Err(invalid(name, reason));
+        }
+    }
+    Ok(vocab_size)
 }
 
 /// Calls the crate and converts its errors and panics.

@@ -105,9 +105,10 @@ impl LayerPlan {
             .with_mechanism(*mechanism)
             .with_positions(positions)
             .with_dropout(self.spec.attention_dropout)
-            .with_query_bias(self.spec.bias)
-            .with_key_bias(self.spec.bias)
-            .with_value_bias(self.spec.bias)
+            .with_norm_epsilon(self.spec.epsilon)
+            .with_query_bias(self.spec.qkv_bias)
+            .with_key_bias(self.spec.qkv_bias)
+            .with_value_bias(self.spec.qkv_bias)
             .with_output_bias(self.spec.bias)
             .with_initializer(self.initializer.clone())
     }

@@ -67,7 +67,7 @@ impl<'a> Beam<'a> {
                 break;
             }
             let mut draft = self.live[candidate.parent].clone();
-            if Some(candidate.token) != draft.config.end {
+            if !draft.config.is_end(candidate.token) {
                 draft.push(candidate.token, candidate.log_prob);
                 chosen.push((candidate.parent, candidate.token));
                 live.push(draft);
@@ -107,8 +107,8 @@ impl<'a> Beam<'a> {
         let mut stuck = vec![];
         for (parent, draft) in self.live.iter().enumerate() {
             let log_probs = predictions.constrained(first_row + parent, draft);
-            // One more than the beams, because one of them may be the end token.
-            let best = top_k(log_probs, self.beams + 1);
+            // More than the beams, because some of them may be end tokens.
+            let best = top_k(log_probs, self.beams + draft.config.ends().count().max(1));
             if best.is_empty() {
                 stuck.push(draft.finish(Stop::NoChoice));
             }

@@ -15,6 +15,9 @@ pub struct GenerateConfig {
     pub strategy: Strategy,
     /// End token. Default: none.
     pub end: Option<u32>,
+    /// Further end tokens, for models that end texts and turns of a dialogue differently. Default:
+    /// none.
+    pub other_ends: Vec<u32>,
     /// Tokens that are never generated, for example padding. Default: none.
     pub never: Vec<u32>,
     /// Minimum number of tokens before the end token. Default: 0.
@@ -108,6 +111,8 @@ impl Default for GenerateConfig {
 setters! { GenerateConfig, () {
     /// End token.
     end: Option<u32>,
+    /// Further end tokens.
+    other_ends: Vec<u32>,
     /// Tokens that are never generated.
     never: Vec<u32>,
     /// Minimum number of tokens before the end token.
@@ -126,6 +131,7 @@ impl GenerateConfig {
         Self {
             strategy,
             end: None,
+            other_ends: vec![],
             never: vec![],
             min_length: 0,
             max_length: 128,
@@ -178,12 +184,22 @@ impl GenerateConfig {
             let allowed = format!("below the vocabulary size {vocabulary}");
             ModelError::require((token as usize) < vocabulary, field, allowed, token)
         };
-        if let Some(end) = self.end {
-            check_token("end", end)?;
+        let ends = self.end.map(|end| ("end", end)).into_iter();
+        for (field, end) in ends.chain(self.other_ends.iter().map(|end| ("other_ends", *end))) {
+            check_token(field, end)?;
             let allowed = "different from the end token";
             ModelError::require(!self.never.contains(&end), "never", allowed, end)?;
         }
         (self.never.iter()).try_for_each(|token| check_token("never", *token))
+    }
+
+    /// All end tokens.
+    pub(super) fn ends(&self) -> impl Iterator<Item = u32> {
+        self.end.into_iter().chain(self.other_ends.iter().copied())
+    }
+
+    pub(super) fn is_end(&self, token: u32) -> bool {
+        self.ends().any(|end| end == token)
     }
 }
 
@@ -229,6 +245,10 @@ mod tests {
                 no_repeat_ngram must be at least 1, got 0
             {"end": 10}
                 end must be below the vocabulary size 10, got 10
+            {"other_ends": [1, 11]}
+                other_ends must be below the vocabulary size 10, got 11
+            {"never": [0, 3], "end": 1, "other_ends": [2, 3]}
+                never must be different from the end token, got 3
             {"never": [0, 12]}
                 never must be below the vocabulary size 10, got 12
             {"never": [0, 3], "end": 3}

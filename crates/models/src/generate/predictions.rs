@@ -72,7 +72,8 @@ impl Predictions {
 
 /// Whether no token can be forbidden after `generated` tokens, except those of `config.never`.
 pub(super) fn is_unconstrained(config: &GenerateConfig, generated: usize) -> bool {
-    config.no_repeat_ngram.is_none() && (config.end.is_none() || generated >= config.min_length)
+    let has_end = config.ends().next().is_some();
+    config.no_repeat_ngram.is_none() && (!has_end || generated >= config.min_length)
 }
 
 /// Sets the log-probabilities of forbidden tokens to minus infinity.
@@ -86,15 +87,15 @@ fn apply_constraints(log_probs: &mut [f32], draft: &Draft<'_>) {
         let before = size - 1;
         let last = &text[text.len().saturating_sub(before)..];
         for repeated in text.windows(size).filter(|ngram| ngram[..before] == *last) {
-            if Some(repeated[before]) != config.end {
+            if !config.is_end(repeated[before]) {
                 log_probs[repeated[before] as usize] = f32::NEG_INFINITY;
             }
         }
     }
-    if let Some(end) = config.end
-        && draft.generated().len() < config.min_length
-    {
-        log_probs[end as usize] = f32::NEG_INFINITY;
+    if draft.generated().len() < config.min_length {
+        for end in config.ends() {
+            log_probs[end as usize] = f32::NEG_INFINITY;
+        }
     }
 }
 
@@ -260,5 +261,9 @@ mod tests {
             .with_min_length(2);
         assert_eq!(forbidden(&[1, 2], 1, &long), [5]);
         assert!(forbidden(&[1, 2, 3], 1, &long).is_empty());
+        let several = long.with_other_ends(vec![2, 0]);
+        assert_eq!(forbidden(&[1, 2], 1, &several), [0, 2, 5]);
+        let several = ngram(1).with_end(Some(4)).with_other_ends(vec![1]);
+        assert!(forbidden(&[4, 1], 1, &several).is_empty());
     }
 }

@@ -125,7 +125,7 @@ impl<'a> Single<'a> {
             self.stop = Some(Stop::NoChoice);
             return None;
         };
-        if Some(token) == config.end {
+        if config.is_end(token) {
             self.draft.log_probability += f64::from(log_prob);
             self.stop = Some(Stop::End);
             return None;

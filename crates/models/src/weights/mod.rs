@@ -14,6 +14,7 @@
 
 mod bounds;
 mod file;
+pub mod hugging_face;
 pub mod import;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -63,7 +63,10 @@ macro_rules! layer_keys {
                 attention_dropout: f64 = 0.0, crate::keys::PROBABILITY;
                 /// Bias in linear layers and layer norms.
                 bias: bool = true, crate::keys::Values::Bool;
-                /// Layer-norm epsilon.
+                /// Bias of the query, key and value projections.
+                qkv_bias: Option<bool> = None, crate::keys::Values::Bool,
+                    crate::keys::Presence::Optional("`bias`");
+                /// Epsilon of layer norms, RMSNorms and QK-norm.
                 epsilon: f64 = 1e-5, crate::keys::POSITIVE;
             }
         }
@@ -88,6 +91,7 @@ macro_rules! layer_keys {
                     feed_forward_dropout: spec.feed_forward_dropout.unwrap_or(spec.dropout),
                     attention_dropout: spec.attention_dropout,
                     bias: spec.bias,
+                    qkv_bias: spec.qkv_bias.unwrap_or(spec.bias),
                     epsilon: spec.epsilon,
                 }
             }
@@ -132,6 +136,8 @@ pub struct LayerSpec {
     pub attention_dropout: f64,
     /// Bias in linear layers and layer norms.
     pub bias: bool,
-    /// Layer-norm epsilon.
+    /// Bias of the query, key and value projections.
+    pub qkv_bias: bool,
+    /// Epsilon of layer norms, RMSNorms and QK-norm.
     pub epsilon: f64,
 }

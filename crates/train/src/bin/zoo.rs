@@ -53,6 +53,7 @@ enum Command {
     #[command(after_help = examples!(
         "zoo generate runs/gpt --prompt 'ROMEO:'",
         "zoo generate runs/gpt --temperature 0.8 --top-p 0.9 --count 3",
+        "zoo generate models/SmolLM2-135M --prompt 'Once upon a time'",
     ))]
     Generate(cli::generate::Generate),
     #[command(after_help = examples!(

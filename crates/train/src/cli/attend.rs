@@ -108,6 +108,9 @@ impl Command for Attend {
             check_output(flag, path.as_deref(), &inputs)?;
         }
         let trained = self.run.open()?;
+        if self.example.is_some() {
+            trained.check_has_data("--example", "give a text with --text")?;
+        }
         let note = &mut |note: &str| print_error_line(note);
         let ExampleText { text, reference } = match (&self.text, self.example) {
             (Some(text), _) => ExampleText {

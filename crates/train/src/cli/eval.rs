@@ -74,6 +74,7 @@ pub struct Eval {
 impl Command for Eval {
     fn run(self, out: &mut dyn Write) -> Result<()> {
         let trained = self.run.open()?;
+        trained.check_has_data("zoo eval", "use `zoo generate` or `zoo attend`")?;
         if self.hypotheses.is_some() && trained.translator().is_err() {
             return Err(TrainError::Refused(format!(
                 "--hypotheses is only supported for sequence-to-sequence models; this run is a {}\n  \

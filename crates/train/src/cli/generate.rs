@@ -10,13 +10,12 @@ use zoo_models::{GenerateConfig, GeneratedSequence, Gpt, Stop, Strategy, generat
 
 use super::decoding::DecodingArgs;
 use super::{Command, RunArgs, print, print_error_line};
-use crate::generate::generate_config;
 use crate::task::LanguageModelling;
 use crate::trained::TrainedTask;
 use crate::unknown::UnknownNotes;
 use crate::{Result, TrainError};
 
-/// Generate text from a prompt (GPT)
+/// Generate text from a prompt (GPT, or a model folder of Hugging Face)
 ///
 /// The prompt is printed as the tokenizer decodes it, followed by the tokens as they are generated;
 /// beam search prints them at the end. Several texts (--count, --n-best) are separated by a line
@@ -43,8 +42,9 @@ impl Command for Generate {
         let trained = self.run.open()?;
         let generator = trained.generator()?;
         let tokenizer = &generator.task.tokenizer;
-        let mut config = generate_config(&trained.config)?;
-        self.decoding.apply(&mut config, tokenizer.vocab_size())?;
+        let mut config = trained.generate_config()?;
+        let vocabulary = generator.model.limits().vocabulary;
+        self.decoding.apply(&mut config, vocabulary)?;
         if self.count > 1 && !matches!(config.strategy, Strategy::Sample { .. }) {
             return Err(TrainError::Refused(format!(
                 "--count {count} requires sampling; greedy decoding and beam search repeat the same \

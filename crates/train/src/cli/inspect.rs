@@ -1,4 +1,4 @@
-//! `zoo inspect`: summary of a run, a checkpoint or a weights file.
+//! `zoo inspect`: summary of a run, a checkpoint, a model folder or a weights file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,26 +6,30 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use zoo_config::{Config, Metric, wrap};
+use zoo_backend::OpenDevice;
+use zoo_config::{Backend, Config, Metric, wrap};
 use zoo_models::weights::Weights;
+use zoo_models::weights::hugging_face::ModelFolder;
 use zoo_spec::{Printable, closest_run};
 use zoo_viz::units::{bytes, count, number};
 
 use super::terminal::width;
 use super::{Command, print};
+use crate::pretrained::{is_model_folder, tokenizer};
 use crate::report::format::{duration, metric_value};
 use crate::run::{MEMORY, Row, WEIGHTS, last_rows, read_rows};
 use crate::trained::{load, load_weights};
 use crate::{AVERAGE, CheckpointChoice, Result, RunFolder, TrainError};
 
-/// Show a run, a checkpoint or a weights file
+/// Show a run, a checkpoint, a model folder of Hugging Face or a weights file
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// Show this run folder, checkpoint folder or weights file (.safetensors, .bpk, .pt)
+    /// Show this run folder, checkpoint folder, model folder of Hugging Face's transformers or weights
+    /// file (.safetensors, .bpk, .pt)
     #[arg(value_name = "RUN|CHECKPOINT")]
     path: PathBuf,
 
-    /// Show the run's config with all defaults
+    /// Show the run's config with all defaults, or the model folder's config.json
     #[arg(long)]
     config: bool,
 
@@ -52,6 +56,9 @@ impl Command for Inspect {
         }
         if let Some((folder, step)) = RunFolder::from_checkpoint(&self.path) {
             return print(out, &self.describe_checkpoint(&folder, step)?);
+        }
+        if is_model_folder(&self.path) {
+            return print(out, &self.describe_model_folder()?);
         }
         let path = match self.path.join(WEIGHTS) {
             weights if weights.is_file() => weights,
@@ -84,6 +91,38 @@ impl Inspect {
         } else {
             tensors_by_module(weights)
         }
+    }
+
+    /// A folder of pretrained weights, which are read completely and checked.
+    fn describe_model_folder(&self) -> Result<String> {
+        let folder = ModelFolder::open(&self.path)?;
+        let tokens = count(tokenizer(&self.path)?.vocab_size());
+        let context = count(folder.config().spec.context);
+        let ends = folder.end_tokens().iter().map(ToString::to_string);
+        let ends = match folder.end_tokens() {
+            [] => "none".to_owned(),
+            _ => ends.collect::<Vec<_>>().join(", "),
+        };
+        let family = folder.family().name();
+        let rows = [
+            ("model", format!("{family}, pretrained, context {context}")),
+            (
+                "tokens",
+                format!("{tokens} in the tokenizer, end tokens: {ends}"),
+            ),
+        ];
+        let mut parts = vec![table(&self.path.display().to_string(), &rows)];
+        if self.config {
+            let path = self.path.join("config.json");
+            let text = std::fs::read_to_string(&path).map_err(TrainError::file(&path))?;
+            parts.push(text.trim_end().to_owned() + "\n");
+        }
+        let weights = folder.weights()?;
+        let opened = any_backend(Backend::default())?;
+        let model = folder.config().try_init(&opened.device)?;
+        parts.push(model.summary().to_string() + "\n");
+        parts.push(self.tensors(&weights));
+        Ok(parts.join("\n"))
     }
 
     fn describe_checkpoint(&self, folder: &RunFolder, step: usize) -> Result<String> {
@@ -175,15 +214,21 @@ fn table(title: &str, rows: &[(&str, String)]) -> String {
     format!("{title}\n{}", rows.iter().map(row).collect::<String>())
 }
 
-/// The model's summary. If the run's backend is not available, any other one is used.
-fn summary(folder: &RunFolder, config: &Config) -> Result<String> {
-    let own = zoo_backend::open(config.backend.name, config.backend.dtype);
+/// A device of this backend, or if it is not available, of any other one.
+fn any_backend(backend: Backend) -> Result<OpenDevice> {
+    let own = zoo_backend::open(backend.name, backend.dtype);
     let opened = own.or_else(|error| {
         let others = zoo_backend::compiled_features().into_iter();
         let ids = others.filter_map(|name| name.parse().ok());
-        let mut opened = ids.filter_map(|id| zoo_backend::open(id, config.backend.dtype).ok());
+        let mut opened = ids.filter_map(|id| zoo_backend::open(id, backend.dtype).ok());
         opened.next().ok_or(error)
     })?;
+    Ok(opened)
+}
+
+/// The model's summary. If the run's backend is not available, any other one is used.
+fn summary(folder: &RunFolder, config: &Config) -> Result<String> {
+    let opened = any_backend(config.backend.clone())?;
     let model = load(config, folder, &opened.device, None)?;
     Ok(model.summary())
 }

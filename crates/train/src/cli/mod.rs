@@ -95,7 +95,8 @@ pub fn is_closed_pipe(error: &TrainError) -> bool {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Use the run in this folder, such as runs/transformer-reverse
+    /// Use the run in this folder, such as runs/transformer-reverse, or a model folder of Hugging
+    /// Face's transformers
     #[arg(value_name = "RUN")]
     folder: PathBuf,
 
@@ -132,7 +133,7 @@ impl TrainedRun {
     pub(crate) fn description(&self) -> String {
         let step = match self.step {
             Some(step) => format!("step {step}"),
-            None => "averaged weights".to_owned(),
+            None => self.weights_without_step().to_owned(),
         };
         format!("{}, {step}, {}", self.folder.path().display(), self.opened)
     }

@@ -71,6 +71,11 @@ impl RunFolder {
         }
     }
 
+    /// A folder of pretrained weights, which has no config of a run.
+    pub(crate) fn of_model(path: &Path) -> Self {
+        Self { path: path.into() }
+    }
+
     fn no_run(&self, missing: &'static str) -> TrainError {
         TrainError::NoRun {
             folder: self.path.clone(),

@@ -12,6 +12,7 @@ mod hostile;
 mod inspect;
 mod listing;
 mod outputs;
+mod pretrained;
 mod program;
 mod refusals;
 mod runs;
@@ -41,6 +42,7 @@ fn trials(runs: &Runs) -> Vec<Trial> {
     let mut trials = generation::trials(runs);
     trials.extend(evaluation::trials(runs));
     trials.extend(attend::on_devices(runs));
+    trials.extend(pretrained::on_devices(runs));
     // The rest tests files, processes and messages and does not depend on the device.
     if runs.backend() == Backend::Flex {
         trials.extend(inspect::trials(runs));
@@ -48,6 +50,7 @@ fn trials(runs: &Runs) -> Vec<Trial> {
         trials.extend(attend::trials(runs));
         trials.push(attend::in_browser(runs));
         trials.extend(outputs::trials(runs));
+        trials.extend(pretrained::trials(runs));
         trials.extend(refusals::trials(runs));
         trials.extend(program::trials(runs));
         trials.extend(hostile::trials(runs));

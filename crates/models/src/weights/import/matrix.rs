@@ -5,7 +5,7 @@ use burn::tensor::{Bytes, TensorData};
 use crate::ModelError;
 use crate::weights::NamedTensor;
 
-pub(super) fn transpose(tensor: NamedTensor) -> Result<NamedTensor, ModelError> {
+pub(in crate::weights) fn transpose(tensor: NamedTensor) -> Result<NamedTensor, ModelError> {
     let &[rows, columns] = &tensor.data.shape()[..] else {
         return Err(wrong_layout(&tensor, "a matrix".to_owned()));
     };
@@ -40,6 +40,32 @@ pub(super) fn split_rows(
         with_bytes(tensor, part.to_vec(), shape)
     };
     Ok(bytes.chunks(bytes.len() / parts).map(split).collect())
+}
+
+/// Splits a tensor along its last dimension into equal parts.
+pub(in crate::weights) fn split_columns(
+    tensor: &NamedTensor,
+    parts: usize,
+) -> Result<Vec<NamedTensor>, ModelError> {
+    let shape = tensor.data.shape().to_vec();
+    let columns = shape.last().copied().unwrap_or(0);
+    if !columns.is_multiple_of(parts) || tensor.data.num_elements() == 0 {
+        return Err(wrong_layout(
+            tensor,
+            format!("{parts} matrices side by side"),
+        ));
+    }
+    let row = columns * tensor.data.dtype().size();
+    let width = row / parts;
+    let bytes = tensor.data.as_bytes();
+    let split = |part: usize| {
+        let rows = bytes.chunks(row);
+        let bytes = rows.flat_map(|row| &row[part * width..(part + 1) * width]);
+        let last = shape.len() - 1;
+        let shape = [&shape[..last], &[columns / parts]].concat();
+        with_bytes(tensor, bytes.copied().collect(), shape)
+    };
+    Ok((0..parts).map(split).collect())
 }
 
 /// Reshapes a tensor to a matrix with one row.
@@ -90,6 +116,17 @@ mod tests {
         // Returns immediately for any number of columns.
         let empty = transpose(tensor(vec![], &[0, 1 << 62])).expect("a matrix");
         assert_eq!(empty.data.shape().to_vec(), [1 << 62, 0]);
+    }
+
+    #[test]
+    fn split_columns_makes_equal_parts() {
+        let tensor = tensor(vec![1., 2., 3., 4., 5., 6., 7., 8.], &[2, 4]);
+        let parts = split_columns(&tensor, 2).expect("four columns");
+        let expected = TensorData::new(vec![3_f32, 4., 7., 8.], [2, 2]);
+        assert_eq!(parts[1].data, expected);
+        let error = split_columns(&tensor, 3).expect_err("four columns");
+        let message = "tensor a.weight: expected 3 matrices side by side, got shape [2, 4]";
+        assert!(error.to_string().starts_with(message), "{error}");
     }
 
     #[test]

@@ -144,18 +144,19 @@ pub(super) fn launch_scan(
 
 /// The gradient of the decays, from the states and their gradients.
 pub(super) fn launch_decay_gradient(
-    states: &CubeTensor,
+    states: CubeTensor,
     d_states: &CubeTensor,
     settings: &ChunkSettings,
 ) -> Option<CubeTensor> {
-    let d_decay = empty_like(states, settings.decay_dims()?, DType::F32);
+    let states = into_contiguous(states);
+    let d_decay = empty_like(&states, settings.decay_dims()?, DType::F32);
     // SAFETY: the kernel accesses the tensors within the sizes of the settings.
     unsafe {
         sum_decay_gradient::launch_unchecked(
             &states.client,
             cube_count([settings.count, settings.heads, 1]),
             CubeDim::new_1d(SUM_UNITS as u32),
-            buffer(states),
+            buffer(&states),
             buffer(d_states),
             buffer(&d_decay),
             settings.count as u32,

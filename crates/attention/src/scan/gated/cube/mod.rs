@@ -296,7 +296,7 @@ impl ChunkScanBackward for Cube {
                 added,
             };
             let (states, rows) = launch_scan(tensors, &settings, Direction::Backward);
-            let decay = launch_decay_gradient(&before, &states, &settings);
+            let decay = launch_decay_gradient(before, &states, &settings);
             [Some(states), rows, decay].into_iter().flatten().collect()
         };
         let name = "zoo::chunk_scan_backward";
