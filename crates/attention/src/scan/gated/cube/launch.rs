@@ -8,7 +8,10 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::ChunkSettings;
-use super::kernels::{COLUMNS, Direction, MAX_INVERTED, ScanKind, invert_unit_lower, scan_chunks};
+use super::kernels::{
+    COLUMNS, DecayKind, Direction, MAX_INVERTED, SUM_UNITS, ScanKind, invert_unit_lower,
+    scan_chunks, sum_decay_gradient,
+};
 use crate::cube::launch::{buffer, cube_count, empty_like, is_software};
 
 /// Buffers of a kernel, including that of its scalar arguments.
