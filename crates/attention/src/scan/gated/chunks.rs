@@ -81,7 +81,7 @@ struct Chunks {
     value: Tensor<5>,
     /// What `U` is reduced by, times the state: `T b (g k)`.
     erased: Option<Tensor<5>>,
-    /// The decay of a whole chunk, `[batch, kv_heads, count, 1 or d_head, 1]`; `None` is 1.
+    /// The decay of a whole chunk, `[batch, kv_heads, count, 1, 1 or d_head]`; `None` is 1.
     decay: Option<Tensor<5>>,
 }
 
@@ -187,7 +187,7 @@ impl Chunks {
             let at = |tensor: &Tensor<5>| chunk_at(tensor, index);
             let added = matmul(at(&self.key_to_end).swap_dims(2, 3), update.clone());
             state = match &self.decay {
-                Some(decay) => at(decay) * state + added,
+                Some(decay) => at(decay).swap_dims(2, 3) * state + added,
                 None => state + added,
             };
             updates.push(update);
@@ -253,9 +253,9 @@ impl Decays {
         (self.last() - self.0.clone()).exp()
     }
 
-    /// Of the whole chunk, `[batch, kv_heads, count, width, 1]`.
+    /// Of the whole chunk, `[batch, kv_heads, count, 1, width]`.
     fn total(&self) -> Tensor<5> {
-        self.last().exp().swap_dims(3, 4)
+        self.last().exp()
     }
 }
 

@@ -59,14 +59,14 @@ impl ChunkSettings {
         [self.heads, self.count + 1, self.d_head, self.width]
     }
 
-    /// `[heads, count, 1 or d_head, 1]`; `None` without decays.
+    /// `[heads, count, 1, 1 or d_head]`; `None` without decays.
     pub(super) fn decay_dims(&self) -> Option<[usize; 4]> {
         let width = match self.decay {
             DecayKind::None => return None,
             DecayKind::Scalar => 1,
             DecayKind::Rows => self.d_head,
         };
-        Some([self.heads, self.count, width, 1])
+        Some([self.heads, self.count, 1, width])
     }
 
     /// `[heads, count, size, width]`

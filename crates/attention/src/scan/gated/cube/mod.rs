@@ -9,8 +9,7 @@
 //!
 //! with the names of [`chunks`](super::chunks): `V` is the value, `W` what is erased, `K` the keys with the
 //! decay to the end. Both directions are one kernel with other operands. The gradients of `K` and `W` are
-//! matmuls of what it returns, and another kernel sums that of `a`: on `cuda`, Burn's fused sum of rows that
-//! are no power of two was wrong.
+//! matmuls of what it returns, and another kernel sums that of `a`.
 
 // See `scan/cube`.
 #![allow(clippy::collapsible_if)]
@@ -44,7 +43,7 @@ pub(super) struct ChunkTensors<'a> {
     pub(super) value: &'a Tensor<5>,
     /// `[.., size, d_head]`, with the delta rule.
     pub(super) erased: Option<&'a Tensor<5>>,
-    /// `[.., 1 or d_head, 1]`; `None` is 1.
+    /// `[.., 1, 1 or d_head]`; `None` is 1.
     pub(super) decay: Option<&'a Tensor<5>>,
     /// `[batch, kv_heads, d_head, d_value]`; `None` is zero.
     pub(super) initial: Option<&'a Tensor<4>>,
@@ -62,7 +61,7 @@ pub(super) fn scan(tensors: &ChunkTensors<'_>) -> Option<(Tensor<5>, Tensor<5>, 
         size,
         d_head,
         width,
-        decay: match tensors.decay.map(|decay| decay.dims()[3]) {
+        decay: match tensors.decay.map(|decay| decay.dims()[4]) {
             None => DecayKind::None,
             Some(1) => DecayKind::Scalar,
             Some(_) => DecayKind::Rows,
