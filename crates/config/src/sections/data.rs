@@ -74,8 +74,8 @@ keys! {
         min_keys: usize = 2, count(1, 1 << 16);
         /// Maximum number of pairs, at most `symbols`.
         max_keys: usize = 8, count(1, 1 << 16);
-        /// Minimum number of pairs of a training example, at most `min_keys`. The numbers of pairs are then
-        /// log-uniform in training: few pairs are learned first, and many pairs from them.
+        /// Minimum number of pairs of a training example, at most `min_keys`; in training the numbers of pairs
+        /// are then log-uniform.
         train_min_keys: Option<usize> = None, count(1, 1 << 16), Presence::Optional("`min_keys`");
         /// Number of different keys: letters, or `k0`, `k1`, ... if there are more than 26.
         symbols: Option<usize> = None, count(1, 1 << 16), Presence::Optional("26, or `max_keys` if that is more");

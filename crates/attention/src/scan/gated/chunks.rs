@@ -181,13 +181,14 @@ impl Chunks {
     fn scan(&self, mut state: Tensor<4>) -> (Tensor<5>, Tensor<5>, Tensor<4>) {
         let mut states = Vec::with_capacity(self.count);
         let mut updates = Vec::with_capacity(self.count);
+        let decay = self.decay.clone().map(|decay| decay.swap_dims(3, 4));
         for index in 0..self.count {
             states.push(state.clone());
             let update = self.update(index, &state);
             let at = |tensor: &Tensor<5>| chunk_at(tensor, index);
             let added = matmul(at(&self.key_to_end).swap_dims(2, 3), update.clone());
-            state = match &self.decay {
-                Some(decay) => at(decay).swap_dims(2, 3) * state + added,
+            state = match &decay {
+                Some(decay) => at(decay) * state + added,
                 None => state + added,
             };
             updates.push(update);
