@@ -73,8 +73,8 @@ fn num_parts(output: &Shape, inner: usize, processors: usize) -> usize {
     let rank = output.num_dims();
     let tiles = output[rank - 2].div_ceil(TILE_ROWS) * output[rank - 1].div_ceil(TILE_COLUMNS);
     let batch: usize = output.iter().take(rank - 2).product();
-    let wanted = CUBES_PER_PROCESSOR * processors / (batch * tiles);
-    let most = wanted.min(inner / MIN_PART).max(1);
+    let target = CUBES_PER_PROCESSOR * processors / (batch * tiles);
+    let most = target.min(inner / MIN_PART).max(1);
     (1..=most)
         .rev()
         .find(|parts| inner.is_multiple_of(*parts))
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_inner_dimension_is_split_if_there_are_few_tiles() {
         let parts = |dims: [usize; 2], inner| num_parts(&Shape::from(dims), inner, 132);
-        // 264 cubes are wanted: two for each of the processors of an H200.
+        // The target is 264 cubes: two for each of the processors of an H200.
         assert_eq!(parts([4096, 512], 512), 1, "256 tiles");
         // The gradient of a weight: 32 tiles, eight parts of 512 rows.
         assert_eq!(parts([512, 512], 4096), 8);
