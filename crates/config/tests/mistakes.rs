@@ -45,7 +45,7 @@ fn every_case_has_its_message() {
         assert_escaped(&message);
         count += 1;
     }
-    assert_eq!(count, 129);
+    assert_eq!(count, 132);
 }
 
 #[test]
