@@ -400,6 +400,6 @@ fn backward<B: ChunkScanBackward>(
 fn chunks<B: Backend>(states: FloatTensor<B>, range: Range<usize>) -> FloatTensor<B> {
     let [heads, _, rows, columns] = states.shape().dims();
     let ranges = [0..heads, range, 0..rows, 0..columns];
-    let slices = ranges.map(|range| Slice::from(range));
+    let slices = ranges.map(Slice::from);
     B::float_slice(states, &slices)
 }
